@@ -9,6 +9,7 @@ paths faster, some slower, and costs the others a little. Every number is drawn 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,6 @@ from numpy.typing import NDArray
 from springtide.laws.columns import Table
 from springtide.laws.congestion.law import PREVIOUS, carry, decide
 from springtide.laws.congestion.prefixes import EVIDENCE, addresses
-from springtide.laws.holdout import is_held_out
 from springtide.policy import Policy
 
 from bench.calm.plot import OURS, drawn
@@ -39,6 +39,12 @@ HELPED, HELPED_GAIN, HARMED_GAIN, ELSEWHERE = 0.7, (0.2, 1.0), (-0.3, 0.0), -0.0
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
+
+
+def is_held_out(pop: bytes, address: bytes, share: float) -> bool:
+    """As core/src/step/algorithm/holdout.rs says it of a prefix, once that is chosen."""
+    found = hashlib.sha256(b"springtide congestion holdout\0" + pop + b"\0" + address).digest()
+    return int.from_bytes(found[:8], "big") < share * 2.0**64
 
 
 class Controller(Protocol):

@@ -17,7 +17,7 @@ import pytest
 from springtide import instants
 from springtide.laws.columns import Table
 from springtide.laws.congestion import rows as congestion_rows
-from springtide.laws.congestion.prefixes import addresses, history, prefix_text
+from springtide.laws.congestion.prefixes import addresses, prefix_text
 from springtide.policy import CongestionPolicy, Policy
 from springtide.store import Store
 
@@ -53,7 +53,8 @@ def test_the_evidence_matches_a_plain_implementation_of_the_law(store: Store, wi
         row = found[key]
 
         def ages(name: str, row: Any = row) -> set[int]:
-            return set(np.flatnonzero(history(row[f"{name}_0"][None], row[f"{name}_1"][None], window)[0]).tolist())
+            mask = int(row[f"{name}_1"]) << 64 | int(row[f"{name}_0"])
+            return {age for age in range(window) if mask >> age & 1}
 
         assert (ages("measured"), ages("low")) == (model.measured, model.low), key
         assert row["rtt_us"] == pytest.approx(model.rtt_us)

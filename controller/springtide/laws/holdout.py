@@ -1,4 +1,4 @@
-"""Which edges, and which chosen prefixes, keep the kernel's default, so that the others' benefit is a difference."""
+"""Which edges keep the kernel's default, so that the others' benefit is a difference."""
 
 from __future__ import annotations
 
@@ -42,15 +42,6 @@ def held_out_edges(fleet: Fleet, policy: HoldoutPolicy) -> frozenset[str]:
         count = max(1, round(policy.edge_share * len(pop.edges)))
         chosen.update(sorted(pop.edges, key=_hash)[:count])
     return frozenset(chosen)
-
-
-def is_held_out(pop: bytes, address: bytes, share: float) -> bool:
-    """Whether a chosen prefix keeps the default: by a hash of its PoP and its first address (16 bytes, IPv4 mapped).
-
-    Permanently, so that a prefix that comes back is again on the same side.
-    """
-    found = hashlib.sha256(b"springtide congestion holdout\0" + pop + b"\0" + address).digest()
-    return int.from_bytes(found[:8], "big") < share * 2.0**64
 
 
 def _hash(edge: str) -> bytes:

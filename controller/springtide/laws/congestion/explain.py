@@ -9,7 +9,7 @@ from typing import Any
 
 from springtide import instants
 from springtide.errors import InputError, Problem
-from springtide.laws.congestion.law import Reason, needed_excess
+from springtide.laws.congestion.law import RULES
 from springtide.policy import CLIENT_PREFIX_LENGTH, CongestionPolicy, Policy
 
 
@@ -21,27 +21,6 @@ class PrefixExplanation:
     because: str
     rule: str
     would_change: str
-
-
-RULES = {
-    Reason.CONSISTENTLY_LOW: "low ones exceed congestion.enter_duty of the newest rounds, as congestion.min_rounds do",
-    Reason.HELD_HYSTERESIS: "between congestion.leave_duty and congestion.enter_duty nothing changes",
-    Reason.HELD_MIN_STAY: "congestion.min_stay_s",
-    Reason.HELD_THIN_EVIDENCE: "congestion.min_rounds",
-    Reason.HELD_INCOMPLETE_INPUT: "where the newest round cannot be trusted, the last decisions stay in force",
-    Reason.RECOVERED: "low ones fall short of congestion.leave_duty of the newest rounds, as clearly as it was chosen",
-    Reason.NO_EVIDENCE: "nothing measured within congestion.window_rounds",
-    Reason.NOT_HELPED: "congestion.min_benefit: what it, or its PoP, grew beyond the held-out prefixes lies below",
-    Reason.BACK_OFFICE: "BBR is for clients: the addresses are a PoP's own",
-    Reason.HEALTHY_PATH: "congestion.low_rtt_us and congestion.few_retransmits",
-    Reason.FLAPPING: "congestion.max_flap_rate",
-    Reason.HELD_DAMPING: "congestion_damping.suppress_above, until congestion_damping.reuse_below",
-    Reason.GIVEN_BACK: "congestion.give_back_hold_s",
-    Reason.CAPPED: "congestion.max_new and congestion.max_selected",
-    Reason.BELOW_DUTY_CYCLE: "low ones exceed congestion.enter_duty of the newest rounds, as congestion.min_rounds do",
-    Reason.THIN_EVIDENCE: "congestion.min_rounds",
-    Reason.OVERRIDE: "an operator's override in the policy",
-}
 
 
 def client_prefix(text: str) -> str | None:
@@ -81,7 +60,6 @@ def explain(row: Mapping[str, Any] | None, policy: Policy, unranked: Mapping[str
             "congestion.min_object_bytes that the application does not limit",
             "more traffic to it" + (" that the path limits, and not the application" if limited else ""),
         )
-    reason = Reason(row["reason"])
     if row["algorithm"] == "bbr":
         would = "would be " if policy.advises else ""
         value = (
@@ -93,7 +71,7 @@ def explain(row: Mapping[str, Any] | None, policy: Policy, unranked: Mapping[str
         left = " (BBR is taken back in this round)" if row["action"] == "leave" else ""
         value = f"the kernel's default{left}"
     because = "; ".join([_because(row, law), *([left_out] if left_out else [])])
-    return PrefixExplanation(value, because, RULES[reason], _change(row, reason, policy))
+    return PrefixExplanation(value, because, RULES[row["reason"]], _change(row, policy))
 
 
 def _not_ranked(unranked: Mapping[str, int], law: CongestionPolicy) -> str:
@@ -126,28 +104,28 @@ def _because(row: Mapping[str, Any], law: CongestionPolicy) -> str:
     return "; ".join(parts)
 
 
-def _change(row: Mapping[str, Any], reason: Reason, policy: Policy) -> str:
+def _change(row: Mapping[str, Any], policy: Policy) -> str:
     law = policy.congestion
-    needed = needed_excess(law)
+    needed = law.needed_excess
     leaves = f"low ones {needed:g} rounds short of {law.leave_duty:.0%} of the newest (now {row['good_excess']:.1f})"
     since = row["selected_since"]
     stay = instants.show(instants.parse(since) + law.min_stay_s) if since else ""
     bounds = f"{law.low_rtt_us / 1000:g} ms or {law.few_retransmits:.1%} sent again"
     texts = {
-        Reason.CONSISTENTLY_LOW: f"{leaves}, from {stay} on",
-        Reason.HELD_HYSTERESIS: leaves,
-        Reason.HELD_MIN_STAY: f"the end of its minimum stay at {stay}",
-        Reason.HELD_THIN_EVIDENCE: f"{law.min_rounds - row['measured_rounds']} more measured rounds",
-        Reason.HELD_INCOMPLETE_INPUT: "a round in which most of the PoP's hosts send samples",
-        Reason.BACK_OFFICE: "another prefix of the PoPs in fleet.yaml",
-        Reason.HEALTHY_PATH: f"a round-trip time of {bounds}",
-        Reason.FLAPPING: f"at most {law.max_flap_rate * row['measured_rounds']:.0f} changes of state",
-        Reason.HELD_DAMPING: f"a penalty below {policy.congestion_damping.reuse_below:g}: it is {row['penalty']:.2f}",
-        Reason.NOT_HELPED: f"another trial after {row['hold_until']}",
-        Reason.GIVEN_BACK: f"another trial after {row['hold_until']}",
-        Reason.CAPPED: "room: a later round, or a higher cap",
-        Reason.OVERRIDE: "the override's end, or another policy",
-        Reason.THIN_EVIDENCE: f"{law.min_rounds - row['measured_rounds']} more measured rounds",
+        "consistently_low": f"{leaves}, from {stay} on",
+        "held_hysteresis": leaves,
+        "held_min_stay": f"the end of its minimum stay at {stay}",
+        "held_thin_evidence": f"{law.min_rounds - row['measured_rounds']} more measured rounds",
+        "held_incomplete_input": "a round in which most of the PoP's hosts send samples",
+        "back_office": "another prefix of the PoPs in fleet.yaml",
+        "healthy_path": f"a round-trip time of {bounds}",
+        "flapping": f"at most {law.max_flap_rate * row['measured_rounds']:.0f} changes of state",
+        "held_damping": f"a penalty below {policy.congestion_damping.reuse_below:g}: it is {row['penalty']:.2f}",
+        "not_helped": f"another trial after {row['hold_until']}",
+        "given_back": f"another trial after {row['hold_until']}",
+        "capped": "room: a later round, or a higher cap",
+        "override": "the override's end, or another policy",
+        "thin_evidence": f"{law.min_rounds - row['measured_rounds']} more measured rounds",
     }
     enters = f"low ones {needed:g} rounds beyond {law.enter_duty:.0%} of the newest (now {row['low_excess']:.1f})"
-    return texts.get(reason, enters)
+    return texts.get(row["reason"], enters)

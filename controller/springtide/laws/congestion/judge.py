@@ -14,16 +14,19 @@ each one's benefit is estimated, drawn to the middle of all by what is chance (e
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.laws.columns import Bits, Table
+from springtide.laws.columns import Bits
 from springtide.laws.congestion.policy import CongestionPolicy
 from springtide.laws.effect import LEVEL, difference
 
 Floats = NDArray[np.float64]
+Pops = NDArray[np.unsignedinteger[Any]]
 
 # Held-out prefixes from which on their spread's end is known: beyond it lies one of them (2 / (1 - LEVEL)).
 ALONE = 80
@@ -45,26 +48,28 @@ class Judged:
     not_helped: Bits
 
 
-def judge(out: Table, before: Table, age_rounds: NDArray[np.int64], law: CongestionPolicy) -> Judged:
-    """`out` has each prefix's `pop` and `recent_rate`, `before` its PREVIOUS row, `age_rounds` for how long it has been
-    chosen, negative where it is not."""
-    growth = np.log2(out["recent_rate"]) - np.log2(
-        np.where(before["baseline_rate"] > 0, before["baseline_rate"], np.nan)
-    )
+def judge(
+    pops: Pops,
+    recent_rate: Floats,
+    before: Mapping[str, NDArray[Any]],
+    age_rounds: NDArray[np.int64],
+    law: CongestionPolicy,
+) -> Judged:
+    """`pops` are numbers of each prefix's PoP, `before` what is left of it, as PREVIOUS has it, `age_rounds` for how
+    long it has been chosen, negative where it is not."""
+    growth = np.log2(recent_rate) - np.log2(np.where(before["baseline_rate"] > 0, before["baseline_rate"], np.nan))
     known = (age_rounds >= law.benefit_rounds) & np.isfinite(growth)
     held = before["held_out"] > 0
-    benefit, not_helped = _until_now(out["pop"], growth, known, held, law)
+    benefit, not_helped = _until_now(pops, growth, known, held, law)
     on_trial = known & (age_rounds <= 2 * law.benefit_rounds)
     trial_growth = np.where(on_trial, growth, before["trial_growth"])
-    expected, too_little = _tried(out["pop"], trial_growth, held, law)
+    expected, too_little = _tried(pops, trial_growth, held, law)
     over = (age_rounds >= 2 * law.benefit_rounds) & ~held
     not_helped |= over & (too_little | (np.exp2(expected) - 1.0 <= law.min_benefit + 1e-9))
     return Judged(benefit, trial_growth, np.exp2(expected) - 1.0, not_helped)
 
 
-def _until_now(
-    pops: NDArray[np.bytes_], growth: Floats, known: Bits, held: Bits, law: CongestionPolicy
-) -> tuple[Floats, Bits]:
+def _until_now(pops: Pops, growth: Floats, known: Bits, held: Bits, law: CongestionPolicy) -> tuple[Floats, Bits]:
     """Each one's growth beyond the held-out ones'; and the treated ones of PoPs that an interval shows not helped."""
     control, treated = known & held, known & ~held
     of_fleet = growth[_even(pops, growth, control, law)]
@@ -107,7 +112,7 @@ def _middle_at_most(values: Floats) -> float:
     return math.inf
 
 
-def _even(pops: NDArray[np.bytes_], growth: Floats, control: Bits, law: CongestionPolicy) -> Bits:
+def _even(pops: Pops, growth: Floats, control: Bits, law: CongestionPolicy) -> Bits:
     """The held-out prefixes that stand for the fleet: of a PoP at most as many as the middle PoP has, or its equal part
     of those that a comparison needs, evenly through what they grew. What one PoP's edges invent decides for no other.
     """
@@ -124,7 +129,7 @@ def _even(pops: NDArray[np.bytes_], growth: Floats, control: Bits, law: Congesti
     return found
 
 
-def _tried(pops: NDArray[np.bytes_], trial_growth: Floats, held: Bits, law: CongestionPolicy) -> tuple[Floats, Bits]:
+def _tried(pops: Pops, trial_growth: Floats, held: Bits, law: CongestionPolicy) -> tuple[Floats, Bits]:
     """What BBR is expected to do for each treated prefix that had its trial, in powers of two, NaN where that is
     unknown; and those that, whichever held-out prefix they are compared with, grew too little."""
     expected, too_little = np.full(len(pops), np.nan), np.zeros(len(pops), bool)
@@ -145,7 +150,7 @@ def _tried(pops: NDArray[np.bytes_], trial_growth: Floats, held: Bits, law: Cong
     return expected, too_little
 
 
-def _centres(pops: NDArray[np.bytes_], growth: Floats, control: Bits, held: Bits, law: CongestionPolicy) -> Floats:
+def _centres(pops: Pops, growth: Floats, control: Bits, held: Bits, law: CongestionPolicy) -> Floats:
     """Of each prefix the median of its PoP's held-out ones, or of those that stand for the fleet where it has few."""
     centres = np.full(len(pops), np.median(growth[control]))
     for pop in np.unique(pops[held]):

@@ -1,45 +1,24 @@
-"""BBR or the kernel's default per PoP and client prefix (the selective-BBR article), with its reasons.
+"""BBR or the kernel's default per PoP and client prefix: a round of the step that springtide-core makes.
 
-In the order in which they act:
-
-1. **observe**: in each round of the window, whether a prefix had enough evidence, and whether it was in its PoP's
-   lowest share by delivery rate (sql/congestion/evidence.sql). A rate under BBR is divided by `bbr_discount` first;
-2. **choose** those that are consistently low: a high duty cycle, few changes of state. Never back-office traffic, nor a
-   path with a low round-trip time and few retransmissions; not one that was given back or has changed too often lately;
-   so many a round, so many in all. A hashed share of the chosen is held out;
-3. **keep** them for a minimum stay, and then until their duty cycle is low;
-4. **give back** what BBR does not help: what, by an interval, grew no more than the held-out prefixes did, which were
-   chosen by the same rule, so that regression to the mean is in both.
-
-Where a PoP's newest round cannot be trusted, its last decisions stay in force. An operator's override precedes all of
-it.
+What decides is in core/src/step/algorithm. Here rows become columns for it, growth is judged beside the held-out
+prefixes', and what is decided becomes rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.laws import damping
-from springtide.laws.columns import Bits, Table
+from springtide import _core
+from springtide.frame import Frame
+from springtide.laws.columns import Bits, Table, located, taken_at, union
 from springtide.laws.congestion.judge import judge
-from springtide.laws.congestion.prefixes import (
-    EVIDENCE,
-    KEY,
-    addresses,
-    align,
-    excess,
-    first_of,
-    halves,
-    history,
-    keys,
-    state_changes,
-)
-from springtide.laws.holdout import is_held_out
-from springtide.laws.vocabulary import codes
+from springtide.laws.congestion.prefixes import EVIDENCE, KEY, halves, keys, named
+from springtide.laws.step import Rows, as_json, forms, step
 from springtide.policy import CongestionPolicy, Policy
 
 
@@ -50,71 +29,36 @@ class Action(StrEnum):
     LEAVE = "leave"
 
 
-ACTIONS = tuple(Action)
+# By number.
+ACTIONS = tuple(Action(name) for name in _core.actions("algorithm"))
+ACTION = {action: number for number, action in enumerate(ACTIONS)}
+REASONS = tuple(name for name, _ in _core.reasons("algorithm"))
+# Of each reason what decides on it.
+RULES = dict(_core.reasons("algorithm"))
+# Of these nothing is written, unless something else is remembered of the prefix: most prefixes are never chosen.
+_USUAL = [REASONS.index(name) for name in ("thin_evidence", "below_duty_cycle")]
 
-
-class Reason(StrEnum):
-    """The rule that made the decision what it is."""
-
-    CONSISTENTLY_LOW = "consistently_low"
-    HELD_HYSTERESIS = "held_hysteresis"
-    HELD_MIN_STAY = "held_min_stay"
-    HELD_THIN_EVIDENCE = "held_thin_evidence"
-    HELD_INCOMPLETE_INPUT = "held_incomplete_input"
-    RECOVERED = "recovered"
-    NO_EVIDENCE = "no_evidence"
-    NOT_HELPED = "not_helped"
-    BACK_OFFICE = "back_office"
-    HEALTHY_PATH = "healthy_path"
-    FLAPPING = "flapping"
-    HELD_DAMPING = "held_damping"
-    GIVEN_BACK = "given_back"
-    CAPPED = "capped"
-    BELOW_DUTY_CYCLE = "below_duty_cycle"
-    THIN_EVIDENCE = "thin_evidence"
-    OVERRIDE = "override"
-
-
-REASONS = tuple(Reason)
-_CODE = codes(Reason)
-ACTION = codes(Action)
-
-_STATE = [
-    ("held_out", "u1"),
-    ("baseline_rate", "<f8"),
-    ("selected_since", "<u4"),
-    ("hold_until", "<u4"),
-    ("penalty", "<f8"),
-    ("suppressed", "u1"),
-    ("trial_growth", "<f8"),
-]
-# What the decisions before this round left; instants in seconds since the epoch, 0 is none; rates in bytes per second,
-# growth in powers of two, NaN is unknown.
+# What a step reads and leaves, and what else it decides: core/src/step/algorithm/rows.rs. Instants in seconds since the
+# epoch, 0 is none; rates in bytes per second, growth in powers of two, NaN is unknown.
+_SEEN, _STATE = np.dtype(forms("algorithm", "seen")), forms("algorithm", "state")
+# What the decisions before this round left; `round` is their own.
 PREVIOUS = np.dtype([*KEY, ("ip_version", "u1"), ("round", "<u4"), *_STATE])
-# The rows of congestion_decisions without what a round has in common; `action` and `reason` count in ACTIONS and
-# REASONS.
+# The rows of congestion_decisions without what a round has in common.
 DECIDED = np.dtype(
     [
         *KEY,
         ("ip_version", "u1"),
-        ("action", "u1"),
-        ("algorithm", "u1"),
-        ("reason", "u1"),
-        ("measured_rounds", "u1"),
-        ("low_rounds", "u1"),
-        ("state_changes", "u1"),
-        ("low_excess", "<f8"),
-        ("good_excess", "<f8"),
+        *forms("algorithm", "decided"),
         ("back_office", "u1"),
-        ("rtt_us", "<f8"),
-        ("retransmit_ratio", "<f8"),
-        ("rate", "<f8"),
-        ("recent_rate", "<f8"),
+        *((name, "<f8") for name in ("rtt_us", "retransmit_ratio", "rate", "recent_rate")),
         ("benefit", "<f8"),
         ("expected_benefit", "<f8"),
         *_STATE,
     ]
 )
+_GIVEN = ("high", "low", "back_office", "rtt_us", "retransmit_ratio", "rate", "recent_rate")
+_OVERRIDE = np.dtype([*KEY, ("ip_version", "u1"), *forms("algorithm", "override")])
+_LOG2 = {"rate": "log2_rate", "recent_rate": "recent_log2_rate"}
 
 
 def decide(
@@ -123,63 +67,31 @@ def decide(
     """The round's DECIDED rows, sorted by PoP and prefix, of EVIDENCE and PREVIOUS rows in any order.
 
     `now` is the round. PoPs that are `frozen` have no trustworthy newest round. Rows are given for what is chosen, let
-    go, poor, waiting or overridden; with `everyone`, for all of the evidence. Long: one step after the other, each over
-    all prefixes at once.
+    go, poor, waiting or overridden; with `everyone`, for all of the evidence.
     """
-    law = policy.congestion
-    overridden, wants_bbr = _overrides(policy, now)
-    wanted = np.unique(np.concatenate([keys(evidence), keys(last), keys(overridden)]))
-    seen, has = align(evidence, wanted)
-    before, _ = align(last, wanted)
-    override, is_overridden = align(overridden, wanted)
-    bbr_wanted = is_overridden & np.isin(wanted, keys(overridden)[wants_bbr])
-    out = np.zeros(len(wanted), DECIDED)
-    for name in ("pop", "high", "low"):
-        out[name] = np.where(has, seen[name], np.where(is_overridden, override[name], before[name]))
-    out["ip_version"] = np.maximum(np.maximum(seen["ip_version"], before["ip_version"]), override["ip_version"])
-    _observe(out, seen, has, law)
+    tables = [Frame.of(table) for table in (evidence, last, _overrides(policy, now))]
+    own = [keys(table) for table in tables]
+    wanted = union(*own)
+    places = [located(one, wanted) for one in own]
+    seen, before, overrides = (Rows(table, at) for table, at in zip(tables, places, strict=True))
+    pop, address = named(wanted)
+    versions = [taken_at(one.table, ["ip_version"], one.at)["ip_version"] for one in (seen, before, overrides)]
+    shown = address | _shown(seen)
+    known = taken_at(before.table, ["held_out", "baseline_rate", "selected_since", "trial_growth"], before.at)
+    known["trial_growth"][before.at < 0] = np.nan
+    rounds = (now - known["selected_since"].astype(np.int64)) // policy.round.interval_s
+    age = np.where(known["selected_since"] > 0, rounds, -1)
+    judged = judge(pop.numbers, shown["recent_rate"], known, age, policy.congestion)
+    shown |= {"trial_growth": judged.trial_growth, "not_helped": judged.not_helped}
 
-    chosen = before["selected_since"] > 0
-    stay = now - before["selected_since"].astype(np.int64)
-    judged = judge(out, _known(before), np.where(chosen, stay // policy.round.interval_s, -1), law)
-    out["benefit"], out["expected_benefit"] = judged.benefit, judged.expected_benefit
-    penalty = damping.decay(before["penalty"], now - before["round"].astype(np.int64), policy.congestion_damping)
-    suppressed = (before["suppressed"] > 0) & (penalty >= policy.congestion_damping.reuse_below)
-    is_frozen = np.isin(out["pop"], np.array(sorted(frozen), "S64"))
-
-    leave = np.zeros(len(out), bool)
-    reason = np.full(len(out), _CODE[Reason.THIN_EVIDENCE], np.uint8)
-    _keep_or_leave(out, reason, leave, chosen, stay, judged.not_helped, is_frozen, law)
-    enter = _enter(out, reason, chosen, leave, suppressed, now < before["hold_until"], is_frozen, law)
-
-    enter = np.where(is_overridden, bbr_wanted & ~chosen, enter)
-    leave = np.where(is_overridden, ~bbr_wanted & chosen, leave)
-    reason[is_overridden] = _CODE[Reason.OVERRIDE]
-    penalty = damping.charge(penalty, enter | leave, policy.congestion_damping)
-    # As in routers: what is below half of the reuse limit is forgotten.
-    penalty[penalty < policy.congestion_damping.reuse_below / 2] = 0.0
-
-    after = (chosen & ~leave) | enter
-    out["action"] = np.select(
-        [enter, leave, chosen], [ACTION[Action.ENTER], ACTION[Action.LEAVE], ACTION[Action.KEEP]], ACTION[Action.NONE]
-    )
-    out["held_out"] = np.where(chosen, before["held_out"], _held_out(out, enter, law)) * after * ~bbr_wanted
-    out["algorithm"] = after & (out["held_out"] == 0)
-    out["reason"] = reason
-    # Of the newest rounds, as the rate that it is compared with: paths change by themselves within hours.
-    out["baseline_rate"] = np.where(enter, out["recent_rate"], np.where(after, before["baseline_rate"], np.nan))
-    out["selected_since"] = np.where(enter, now, np.where(after, before["selected_since"], 0))
-    given_back = leave & (reason == _CODE[Reason.NOT_HELPED])
-    hold_until = np.where(given_back, now + law.give_back_hold_s, before["hold_until"])
-    out["hold_until"] = np.where(hold_until > now, hold_until, 0)
-    # Those that were given back count on: else only the helped would say how prefixes differ.
-    out["trial_growth"] = np.where((after & ~enter) | (out["hold_until"] > 0), judged.trial_growth, np.nan)
-    out["penalty"] = penalty
-    out["suppressed"] = suppressed | (penalty > policy.congestion_damping.suppress_above)
-    if everyone:
-        return out
-    poor = _poor(out, law)
-    return out[after | leave | poor | (penalty > 0) | (out["hold_until"] > 0) | is_overridden]
+    given = {name: shown[name] for name in _GIVEN} | {"pop": pop, "ip_version": np.max(versions, axis=0)}
+    given |= {"benefit": judged.benefit, "expected_benefit": judged.expected_benefit}
+    decided = Frame(DECIDED, {**Frame.empty(len(wanted), DECIDED).columns, **given})
+    is_frozen = np.isin(pop.texts, np.array(sorted(frozen), "S64"))[pop.numbers]
+    law = as_json(policy, ("congestion", "congestion_damping"), pops=[name.decode() for name in pop.texts])
+    of_step = Rows(Frame(_SEEN, shown), np.arange(len(wanted))), before, overrides
+    step("algorithm", now, law, of_step, is_frozen, decided, (pop.numbers + 1).astype(np.uint32))
+    return decided.table() if everyone else decided[_worth_writing(decided)].table()
 
 
 def carry(decided: Table, now: int) -> Table:
@@ -197,141 +109,26 @@ def least_low_rounds(law: CongestionPolicy) -> int:
     return law.min_rounds
 
 
-def needed_excess(law: CongestionPolicy) -> float:
-    """By how many rounds low ones must exceed `enter_duty` of the newest, or fall short of `leave_duty`: by as many as
-    they do when `min_rounds` are low one after the other."""
-    return (1.0 - law.enter_duty) * law.min_rounds
+def _shown(seen: Rows) -> dict[str, NDArray[Any]]:
+    """What the round showed of each prefix; NaN is unknown."""
+    shown = taken_at(seen.table, (EVIDENCE.names or ())[len(KEY) :], seen.at)
+    for name in ("rtt_us", "retransmit_ratio", *_LOG2.values()):
+        shown[name] = np.where((seen.at >= 0) & (shown[name] >= 0), shown[name], np.nan)
+    return shown | {name: np.exp2(shown[log2]) for name, log2 in _LOG2.items()}
 
 
-def _known(before: Table) -> Table:
-    """Of those that are not remembered no growth is known either."""
-    known = before.copy()
-    known["trial_growth"][before["round"] == 0] = np.nan
-    return known
+def _worth_writing(decided: Frame) -> Bits:
+    """Which rows say more than that a prefix is not poor."""
+    is_usual = (decided["action"] == ACTION[Action.NONE]) & np.isin(decided["reason"], _USUAL)
+    found: Bits = ~is_usual | (decided["penalty"] > 0) | (decided["hold_until"] > 0)
+    return found
 
 
-def _observe(out: Table, seen: Table, has: Bits, law: CongestionPolicy) -> None:
-    measured = history(seen["measured_0"], seen["measured_1"], law.window_rounds)
-    low = history(seen["low_0"], seen["low_1"], law.window_rounds) & measured
-    out["measured_rounds"] = measured.sum(axis=1)
-    out["low_rounds"] = low.sum(axis=1)
-    out["state_changes"] = state_changes(measured, low)
-    out["low_excess"] = excess(low, measured, law.enter_duty)
-    out["good_excess"] = excess(measured & ~low, measured, 1.0 - law.leave_duty)
-    out["back_office"] = seen["back_office"]
-    for name in ("rtt_us", "retransmit_ratio"):
-        out[name] = np.where(has & (seen[name] >= 0), seen[name], np.nan)
-    for name in ("rate", "recent_rate"):
-        log2 = seen[name.replace("rate", "log2_rate")]
-        out[name] = np.where(has & (log2 >= 0), np.exp2(np.maximum(log2, 0)), np.nan)
-
-
-def _poor(out: Table, law: CongestionPolicy) -> Bits:
-    poor: Bits = (out["measured_rounds"] >= law.min_rounds) & (out["low_excess"] >= needed_excess(law) - 1e-9)
-    return poor
-
-
-def _healthy(out: Table, law: CongestionPolicy) -> Bits:
-    healthy: Bits = (out["rtt_us"] < law.low_rtt_us) & (out["retransmit_ratio"] < law.few_retransmits)
-    return healthy
-
-
-def _keep_or_leave(
-    out: Table,
-    reason: NDArray[np.uint8],
-    leave: Bits,
-    chosen: Bits,
-    stay: NDArray[np.int64],
-    not_helped: Bits,
-    is_frozen: Bits,
-    law: CongestionPolicy,
-) -> None:
-    enough = out["measured_rounds"] >= law.min_rounds
-    better = (enough & (out["good_excess"] >= needed_excess(law) - 1e-9)) | _healthy(out, law)
-    silent = out["measured_rounds"] == 0
-    young = stay < law.min_stay_s
-    # The first that holds counts.
-    rules: list[tuple[Bits, Reason, bool]] = [
-        # Nothing in the whole window: what was known of it is too old to stand on.
-        (silent, Reason.NO_EVIDENCE, True),
-        (is_frozen, Reason.HELD_INCOMPLETE_INPUT, False),
-        (out["back_office"] > 0, Reason.BACK_OFFICE, True),
-        (not_helped, Reason.NOT_HELPED, True),
-        (better & young, Reason.HELD_MIN_STAY, False),
-        (_healthy(out, law), Reason.HEALTHY_PATH, True),
-        (better, Reason.RECOVERED, True),
-        (~enough, Reason.HELD_THIN_EVIDENCE, False),
-        (~_poor(out, law), Reason.HELD_HYSTERESIS, False),
-        (np.ones(len(out), bool), Reason.CONSISTENTLY_LOW, False),
-    ]
-    _first_that_holds(rules, chosen, reason, leave)
-
-
-def _enter(
-    out: Table,
-    reason: NDArray[np.uint8],
-    chosen: Bits,
-    leave: Bits,
-    suppressed: Bits,
-    waiting: Bits,
-    is_frozen: Bits,
-    law: CongestionPolicy,
-) -> Bits:
-    poor = _poor(out, law)
-    enter = np.zeros(len(out), bool)
-    rules: list[tuple[Bits, Reason, bool]] = [
-        (out["measured_rounds"] < law.min_rounds, Reason.THIN_EVIDENCE, False),
-        (~poor, Reason.BELOW_DUTY_CYCLE, False),
-        (out["back_office"] > 0, Reason.BACK_OFFICE, False),
-        (_healthy(out, law), Reason.HEALTHY_PATH, False),
-        (out["state_changes"] > law.max_flap_rate * out["measured_rounds"], Reason.FLAPPING, False),
-        (waiting, Reason.GIVEN_BACK, False),
-        (suppressed, Reason.HELD_DAMPING, False),
-        (is_frozen, Reason.HELD_INCOMPLETE_INPUT, False),
-        (np.ones(len(out), bool), Reason.CONSISTENTLY_LOW, True),
-    ]
-    _first_that_holds(rules, ~chosen, reason, enter)
-    # The worst first; the key decides between equals, so that the order of the input does not.
-    names, pop = np.unique(out["pop"], return_inverse=True)
-    in_use = np.bincount(pop[chosen & ~leave], minlength=len(names))
-    room = np.minimum(law.max_new, np.maximum(0, law.max_selected - in_use))
-    candidates = np.flatnonzero(enter)
-    order = candidates[np.lexsort((candidates, out["rate"][candidates], -out["low_excess"][candidates]))]
-    let_in = first_of(out, order, pop, room[pop])
-    reason[enter & ~let_in] = _CODE[Reason.CAPPED]
-    return enter & let_in
-
-
-def _first_that_holds(
-    rules: list[tuple[Bits, Reason, bool]], subject: Bits, reason: NDArray[np.uint8], flag: Bits
-) -> None:
-    undecided = subject.copy()
-    for holds, name, sets in rules:
-        hit = undecided & holds
-        reason[hit] = _CODE[name]
-        flag[hit] = sets
-        undecided &= ~holds
-
-
-def _held_out(out: Table, enter: Bits, law: CongestionPolicy) -> NDArray[np.uint8]:
-    held = np.zeros(len(out), np.uint8)
-    new = np.flatnonzero(enter)
-    for at, address in zip(new, addresses(out[new]), strict=True):
-        held[at] = is_held_out(bytes(out["pop"][at]), address, law.holdout_share)
-    return held
-
-
-def _overrides(policy: Policy, now: int) -> tuple[Table, Bits]:
-    """The prefixes that an override in force names, as EVIDENCE rows without evidence, and whether it is for BBR.
-
-    Where two name one prefix, the first in the file counts.
-    """
+def _overrides(policy: Policy, now: int) -> Table:
+    """The prefixes that an override in force names. Where two name one prefix, the first in the file counts."""
     found: dict[tuple[bytes, int, int], tuple[int, bool]] = {}
     for override in policy.congestion_overrides:
         if now < override.until_unix_s:
             version = 6 if ":" in override.prefix else 4
             found.setdefault((override.pop.encode(), *halves(override.prefix)), (version, override.algorithm == "bbr"))
-    table = np.zeros(len(found), EVIDENCE)
-    for at, ((pop, high, low), (version, _)) in enumerate(found.items()):
-        table["pop"][at], table["high"][at], table["low"][at], table["ip_version"][at] = pop, high, low, version
-    return table, np.array([bbr for _, bbr in found.values()], bool)
+    return np.array([(*key, *values) for key, values in found.items()], _OVERRIDE)

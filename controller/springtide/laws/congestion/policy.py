@@ -191,6 +191,12 @@ class CongestionPolicy(Section):
         le=7 * MAX_TTL_S,
     )
 
+    @property
+    def needed_excess(self) -> float:
+        """By how many rounds low ones must exceed `enter_duty` of the newest, or fall short of `leave_duty`: by as many
+        as they do when `min_rounds` are low one after the other."""
+        return (1.0 - self.enter_duty) * self.min_rounds
+
 
 class CongestionDampingPolicy(DampingPolicy):
     """Flap damping of chosen prefixes (RFC 2439): each choice and each end of one costs 1."""
@@ -248,11 +254,8 @@ def contradictions(
     if law.leave_duty >= law.enter_duty:
         message = f"{law.leave_duty:g} is not below enter_duty {law.enter_duty:g}"
         yield document.problem(("congestion", "leave_duty"), message, "lower it: what was chosen would leave at once")
-    elif law.leave_duty * law.window_rounds < (1.0 - law.enter_duty) * law.min_rounds - 1e-9:
-        needed = (1.0 - law.enter_duty) * law.min_rounds
-        message = (
-            f"none low in {law.window_rounds} rounds is {law.leave_duty * law.window_rounds:g} too few, not {needed:g}"
-        )
+    elif (highest := law.leave_duty * law.window_rounds) < law.needed_excess - 1e-9:
+        message = f"none low in {law.window_rounds} rounds is {highest:g} too few, not {law.needed_excess:g}"
         yield document.problem(("congestion", "leave_duty"), message, "raise it: what was chosen would never leave")
     for key in ("min_rounds", "benefit_rounds"):
         if getattr(law, key) > law.window_rounds:

@@ -177,7 +177,7 @@ def rows(decided: Table) -> Iterator[Row]:
             "client_prefix": str(IPv6Address(address)),
             "action": ACTIONS[row["action"]].value,
             "algorithm": ALGORITHMS[row["algorithm"]],
-            "reason": REASONS[row["reason"]].value,
+            "reason": REASONS[row["reason"]],
             "held_out": bool(row["held_out"]),
             "back_office": bool(row["back_office"]),
             "suppressed": bool(row["suppressed"]),
