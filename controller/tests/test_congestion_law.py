@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from springtide.laws import damping
 from springtide.laws.columns import Table
 from springtide.laws.congestion.judge import ALONE
 from springtide.laws.congestion.law import ACTION, ACTIONS, DECIDED, PREVIOUS, REASONS, Action, carry, decide
 from springtide.laws.congestion.prefixes import EVIDENCE, keys
 from springtide.policy import CongestionDampingPolicy, CongestionPolicy, Policy
+
+from testkit.damping import most_changes
 
 ROUND = 1_767_322_800
 STEP = 300
@@ -325,7 +326,7 @@ def test_changes_are_never_more_than_damping_allows(flags: list[bool], above: fl
     ]
     decisions = run(evidence, law)
     # Leaving is always allowed, and each end has a beginning that was let through.
-    assert changes(decisions) <= 2 * damping.most_changes(calm, STEP * len(flags))
+    assert changes(decisions) <= 2 * most_changes(calm, STEP * len(flags))
 
 
 @settings(max_examples=30, deadline=None)

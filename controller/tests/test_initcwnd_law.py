@@ -6,15 +6,14 @@ import math
 import random
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from springtide import instants
-from springtide.laws import damping
 from springtide.laws.initcwnd.decision import Action, Pair, Reason
 from springtide.policy import DampingPolicy, InitcwndPolicy, Policy
 
+from testkit.damping import most_changes
 from testkit.home import ROUND
 from testkit.law import (
     PAIR,
@@ -165,21 +164,7 @@ def test_an_override_needs_no_evidence_and_leaves_nothing_behind() -> None:
     ]
 
 
-# Damping by itself
-
-
-def test_the_penalty_halves_and_its_ceiling_bounds_how_long_it_holds() -> None:
-    law = DampingPolicy()
-    penalty = np.zeros(1)
-    for _ in range(1000):
-        penalty = damping.charge(penalty, np.array([True]), law)
-    assert penalty > law.suppress_above
-    after = damping.decay(
-        np.repeat(penalty, 4), np.array([1800, law.max_suppress_s - 1, law.max_suppress_s + 1, -5]), law
-    )
-    assert after[0] == pytest.approx(penalty[0] / 2)
-    assert after[1] > law.reuse_below > after[2]
-    assert after[3] == penalty[0]
+# Damping by itself: core/src/step/damping.rs tests the penalty
 
 
 @pytest.mark.parametrize(
@@ -307,7 +292,7 @@ def test_changes_are_at_most_what_damping_allows(cwnds: list[float], calm: Dampi
     law = Policy(initcwnd=policy().initcwnd, damping=calm)
     published = values([observation(cwnd) for cwnd in cwnds], law)
     rises = sum(b > a for a, b in pairwise(published) if a is not None and b is not None)
-    assert rises <= damping.most_changes(calm, STEP * len(cwnds))
+    assert rises <= most_changes(calm, STEP * len(cwnds))
 
 
 def test_alternating_input_changes_the_output_far_less_often() -> None:

@@ -17,12 +17,11 @@ from springtide.laws.congestion.law import ACTION, Action
 from springtide.laws.congestion.law import DECIDED as CONGESTION
 from springtide.laws.initcwnd.rows import WINDOWS
 from springtide.laws.standing import Standing
-from springtide.laws.start.decision import REASONS
+from springtide.laws.start.decision import ACTIONS, REASONS
 from springtide.laws.start.decision import Action as Start
 from springtide.laws.start.explain import labelled
 from springtide.laws.start.law import DECIDED
 from springtide.laws.start.rows import STARTS
-from springtide.laws.vocabulary import codes
 from springtide.policy import Policy
 
 from lab.connections import own_network
@@ -52,7 +51,7 @@ def decided(**values: Any) -> Frame:
     found["src_pop"] = b"ams"
     for row, (destination, version) in zip(found, sorted(UNITS), strict=True):
         row["destination"], row["ip_version"] = destination.encode(), version
-    found["action"] = codes(Start)[Start.SET if "window" in values else Start.TRY]
+    found["action"] = ACTIONS.index(Start.SET if "window" in values else Start.TRY)
     found["last_evidence"], found["expires_at"] = ROUND, ROUND + 3600
     for name, value in values.items():
         found[name] = value
@@ -197,7 +196,7 @@ def test_what_gains_least_is_left_out_of_a_full_bundle_and_named(home: Home) -> 
     default = {"default_flights": 99, "default_lossy": 80, "default_resent": 3, "default_at": ROUND}
     for name, value in (IN_USE | ON_TRIAL | rates | default | {"min_rtt_us": 50_000, "mss": 1448}).items():
         found[name] = value
-    found["action"], found["last_evidence"], found["expires_at"] = codes(Start)[Start.SET], ROUND, ROUND + 3600
+    found["action"], found["last_evidence"], found["expires_at"] = ACTIONS.index(Start.SET), ROUND, ROUND + 3600
     found.sort(order=["src_pop", "destination", "ip_version"])
     store = home.open()
     WINDOWS.write_round(store, ROUND, decided_table(DECISIONS), Policy().version)

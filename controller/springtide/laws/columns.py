@@ -20,8 +20,8 @@ Rows = Any
 Columns = Mapping[str, NDArray[Any]]
 
 
-def align(table: Table, own: Keys, wanted: Keys, missing: Table | None = None) -> tuple[Table, Bits]:
-    """The table's row for each of the sorted keys `wanted` (`missing` where it has none, or zeros), and which it has.
+def align(table: Table, own: Keys, wanted: Keys) -> tuple[Table, Bits]:
+    """The table's row for each of the sorted keys `wanted` (zeros where it has none), and which it has.
 
     `own` are the keys of the table's rows; of rows with one key the first counts. Not to be written into: where the
     keys are the same it is the table itself.
@@ -31,8 +31,6 @@ def align(table: Table, own: Keys, wanted: Keys, missing: Table | None = None) -
         return table, found
     aligned = np.zeros(len(wanted), table.dtype)
     aligned[found] = table[rows]
-    if missing is not None:
-        aligned[~found] = missing
     return aligned, found
 
 

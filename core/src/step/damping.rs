@@ -24,3 +24,24 @@ impl Damping {
         (penalty + 1.0).min(self.reuse_below * half_lives.exp2())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Damping;
+
+    #[test]
+    fn the_penalty_halves_and_its_ceiling_bounds_how_long_it_holds() {
+        let law = Damping {
+            half_life_s: 1800.0,
+            suppress_above: 2.5,
+            reuse_below: 0.75,
+            max_suppress_s: 3600.0,
+        };
+        let penalty = (0..1000).fold(0.0, |penalty, _| law.charged(penalty));
+        assert!(penalty > law.suppress_above);
+        assert!((law.decayed(penalty, 1800) - penalty / 2.0).abs() < 1e-9);
+        assert!(law.decayed(penalty, 3599) > law.reuse_below);
+        assert!(law.decayed(penalty, 3601) < law.reuse_below);
+        assert_eq!(law.decayed(penalty, -5).to_bits(), penalty.to_bits());
+    }
+}
