@@ -42,7 +42,7 @@ Floats = NDArray[np.float64]
 
 
 def is_held_out(pop: bytes, address: bytes, share: float) -> bool:
-    """As core/src/step/algorithm/holdout.rs says it of a prefix, once that is chosen."""
+    """As core/src/step/congestion/holdout.rs says it of a prefix, once that is chosen."""
     found = hashlib.sha256(b"springtide congestion holdout\0" + pop + b"\0" + address).digest()
     return int.from_bytes(found[:8], "big") < share * 2.0**64
 

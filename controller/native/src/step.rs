@@ -4,8 +4,8 @@ use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use springtide_core::gain::Path;
-use springtide_core::step::algorithm::Algorithms;
 use springtide_core::step::columns::{Column, ColumnMut, Columns, Form};
+use springtide_core::step::congestion::Algorithms;
 use springtide_core::step::initcwnd::{Initcwnd, Windows};
 use springtide_core::step::start::{self, Rule, Seen, Start, Starts};
 use springtide_core::step::{self, Left, Part};
@@ -176,7 +176,7 @@ macro_rules! of_part {
                 type $part = Windows;
                 Ok($of)
             }
-            "algorithm" => {
+            "congestion" => {
                 type $part = Algorithms;
                 Ok($of)
             }

@@ -4,14 +4,14 @@
 //!
 //! - [`start`]: the rate and window with which edges that pace start connections;
 //! - [`initcwnd`]: the window for edges that only have routes;
-//! - [`algorithm`]: BBR or the kernel's default for a client prefix.
+//! - [`congestion`]: BBR or the kernel's default for a client prefix.
 //!
 //! Each part is a pure function of what the rounds before left of the path, what this round showed, and the policy. A part
 //! names the columns that it reads and writes ([`Part`]); [`Paths`] are a round's rows.
 
-pub mod algorithm;
 mod chance;
 pub mod columns;
+pub mod congestion;
 mod damping;
 pub mod initcwnd;
 mod round;

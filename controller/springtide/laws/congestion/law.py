@@ -1,6 +1,6 @@
 """BBR or the kernel's default per PoP and client prefix: a round of the step that springtide-core makes.
 
-What decides is in core/src/step/algorithm. Here rows become columns for it, growth is judged beside the held-out
+What decides is in core/src/step/congestion. Here rows become columns for it, growth is judged beside the held-out
 prefixes', and what is decided becomes rows.
 """
 
@@ -30,17 +30,17 @@ class Action(StrEnum):
 
 
 # By number.
-ACTIONS = tuple(Action(name) for name in _core.actions("algorithm"))
+ACTIONS = tuple(Action(name) for name in _core.actions("congestion"))
 ACTION = {action: number for number, action in enumerate(ACTIONS)}
-REASONS = tuple(name for name, _ in _core.reasons("algorithm"))
+REASONS = tuple(name for name, _ in _core.reasons("congestion"))
 # Of each reason what decides on it.
-RULES = dict(_core.reasons("algorithm"))
+RULES = dict(_core.reasons("congestion"))
 # Of these nothing is written, unless something else is remembered of the prefix: most prefixes are never chosen.
 _USUAL = [REASONS.index(name) for name in ("thin_evidence", "below_duty_cycle")]
 
-# What a step reads and leaves, and what else it decides: core/src/step/algorithm/rows.rs. Instants in seconds since the
+# What a step reads and leaves, and what else it decides: core/src/step/congestion/rows.rs. Instants in seconds since the
 # epoch, 0 is none; rates in bytes per second, growth in powers of two, NaN is unknown.
-_SEEN, _STATE = np.dtype(forms("algorithm", "seen")), forms("algorithm", "state")
+_SEEN, _STATE = np.dtype(forms("congestion", "seen")), forms("congestion", "state")
 # What the decisions before this round left; `round` is their own.
 PREVIOUS = np.dtype([*KEY, ("ip_version", "u1"), ("round", "<u4"), *_STATE])
 # The rows of congestion_decisions without what a round has in common.
@@ -48,7 +48,7 @@ DECIDED = np.dtype(
     [
         *KEY,
         ("ip_version", "u1"),
-        *forms("algorithm", "decided"),
+        *forms("congestion", "decided"),
         ("back_office", "u1"),
         *((name, "<f8") for name in ("rtt_us", "retransmit_ratio", "rate", "recent_rate")),
         ("benefit", "<f8"),
@@ -57,7 +57,7 @@ DECIDED = np.dtype(
     ]
 )
 _GIVEN = ("high", "low", "back_office", "rtt_us", "retransmit_ratio", "rate", "recent_rate")
-_OVERRIDE = np.dtype([*KEY, ("ip_version", "u1"), *forms("algorithm", "override")])
+_OVERRIDE = np.dtype([*KEY, ("ip_version", "u1"), *forms("congestion", "override")])
 _LOG2 = {"rate": "log2_rate", "recent_rate": "recent_log2_rate"}
 
 
@@ -90,7 +90,7 @@ def decide(
     is_frozen = np.isin(pop.texts, np.array(sorted(frozen), "S64"))[pop.numbers]
     law = as_json(policy, ("congestion", "congestion_damping"), pops=[name.decode() for name in pop.texts])
     of_step = Rows(Frame(_SEEN, shown), np.arange(len(wanted))), before, overrides
-    step("algorithm", now, law, of_step, is_frozen, decided, (pop.numbers + 1).astype(np.uint32))
+    step("congestion", now, law, of_step, is_frozen, decided, (pop.numbers + 1).astype(np.uint32))
     return decided.table() if everyone else decided[_worth_writing(decided)].table()
 
 

@@ -1,6 +1,6 @@
 //! Rows of client prefixes: what a round showed, what their decisions leave, and what these show.
 
-use crate::step::columns::columns;
+use crate::step::columns::{Instant, columns};
 
 columns! {
     /// What a round showed of a prefix. Rates in bytes/s, growth in powers of two, NaN is unknown.
@@ -44,9 +44,9 @@ columns! {
         /// Its recent rate when it was chosen; NaN is none.
         baseline_rate: f64 as "f8",
         /// When it was chosen.
-        selected_since: i64 as "u4",
+        selected_since: Instant as "u4",
         /// Until when it is not chosen again.
-        hold_until: i64 as "u4",
+        hold_until: Instant as "u4",
         /// Flap damping's penalty.
         penalty: f64 as "f8",
         /// Says whether it is not chosen for that.
