@@ -16,9 +16,7 @@ def test_expire_withdraws_once_the_bundle_has_expired_and_not_before(edge: Edge)
     edge.ip("route", "add", "default", "via", "192.168.0.2")
     edge.ip("-6", "route", "add", "default", "via", "fd00:0::2")
     before = edge.picture()
-    ends = int(time.time()) + 4
-    document = bundle({"10.77.2.0/24": 83, "fd77:2::/48": 40}, expires_at=instant(ends))
-    assert edge.run("apply", edge.write(document)).code == 0
+    ends = edge.apply_briefly({"10.77.2.0/24": 83, "fd77:2::/48": 40}, 4)
     early = edge.run("expire")
     if time.time() < ends:
         assert (early.code, early.report["changed"]) == (0, False)

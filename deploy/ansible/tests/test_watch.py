@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from testkit.edge import Edge, bundle, load, save
+from testkit.edge import Edge, load, save
 
 pytestmark = pytest.mark.root
 
@@ -185,7 +185,7 @@ def test_a_withdrawal_stays_and_an_expiry_comes_by_itself(edge: Edge) -> None:
         edge.ip("route", "add", "10.5.0.0/16", "via", "192.168.1.2")
         outcome = edge.run("follow")
         assert (outcome.code, outcome.report["changed"], edge.windows()) == (0, False, {})
-        assert edge.run("apply", edge.write(bundle({DESTINATION: 83}, ttl=3))).code == 0
+        edge.apply_briefly({DESTINATION: 83}, 3)
         eventually(lambda: edge.windows() == {}, "the bundle's end was not kept")
 
 
