@@ -14,9 +14,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
+from deploy.ansible.tests.test_watch import eventually
 from testkit import steps
 from testkit.edge import PROGRAM, Edge, bundle, load, save
 
@@ -87,6 +89,7 @@ def test_when_not_even_the_state_before_can_be_restored_every_route_goes(routed:
 # --- SIGKILL
 
 STEPS = Path(steps.__file__)
+SEED = 7  # of the moments at which a large apply is killed
 
 
 def with_killer(edge: Edge, step: int, *arguments: str, only: str, number: signal.Signals) -> list[str]:
@@ -159,15 +162,22 @@ def test_killed_before_any_step_of_a_withdrawal_the_next_run_ends_it(routed: Edg
 
 @pytest.mark.parametrize("group", [True, False], ids=["with its children", "alone"])
 def test_killed_at_random_moments_of_a_large_apply(routed: Edge, group: bool) -> None:
+    """Of ten moments, by a fixed seed, the first comes within a tenth of the time that an apply takes. All come too
+    late only where the least of three was measured ten times too long: odds of one in a million where one in a hundred
+    is. Beside two busy processes the longest of 25 was thrice the least."""
     old = {f"10.{n // 250}.{n % 250}.0/24": 20 for n in range(1500)}
     new = {f"10.{n // 250}.{n % 250}.0/24": 30 for n in range(500, 3000)}
     untouched = {key: text for key, text in routed.picture().items() if "table all" not in key}
     assert routed.apply(old).code == 0
-    old_path, new_path = routed.write(bundle(old)), routed.write(bundle(new))
-    started = time.monotonic()
-    assert routed.run("apply", new_path).code == 0
-    whole = time.monotonic() - started
-    outcomes = set()
+    taken = []
+    for _ in range(3):
+        routed.run("withdraw")
+        assert routed.apply(old).code == 0
+        new_path = routed.write(bundle(new))
+        started = time.monotonic()
+        assert routed.run("apply", new_path).code == 0
+        taken.append(time.monotonic() - started)
+    outcomes, dice = set(), random.Random(SEED)
     for number in range(10):
         routed.run("withdraw")
         old_path = routed.write(bundle(old))
@@ -179,7 +189,7 @@ def test_killed_at_random_moments_of_a_large_apply(routed: Edge, group: bool) ->
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        time.sleep(whole * (number + random.random()) / 10)
+        time.sleep(min(taken) * (number + dice.random()) / 10)
         if group:
             os.killpg(process.pid, signal.SIGKILL)
         else:
@@ -187,7 +197,7 @@ def test_killed_at_random_moments_of_a_large_apply(routed: Edge, group: bool) ->
         process.wait()
         assert routed.run("expire").code == 0
         windows = set(routed.windows().values())
-        assert windows in ({20}, {30}), "old or new, never a mixture"
+        assert windows in ({20}, {30}), f"old or new, never a mixture: seed {SEED}, turn {number}"
         outcomes |= windows
         report = routed.run("status")
         assert report.code == 0, report
@@ -415,35 +425,47 @@ def test_two_applies_at_once_end_as_one_of_them(routed: Edge) -> None:
     assert routed.run("status").code == 0
 
 
-def test_a_run_waits_for_the_lock(routed: Edge) -> None:
-    routed.apply(OLD)
-    with (routed.state_dir / "lock").open("rb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        process = subprocess.Popen(routed.command("withdraw"), stdout=subprocess.DEVNULL)
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(timeout=1)
-        assert routed.windows() == OLD
-    assert process.wait() == 0
-    assert routed.windows() == {}
+@pytest.mark.parametrize("command", ["apply", "withdraw"])
+def test_a_run_waits_for_the_lock(routed: Edge, command: str) -> None:
+    """What takes back waits for two seconds, and says where it then went on without the lock: where a busy machine has
+    delayed the look by one of them, there is another try. Three in a row are late with odds of one in a million where
+    one in a hundred is; of 40, half of them beside two busy processes, the latest was late by 0.03 s."""
+    lock, after = routed.state_dir / "lock", NEW if command == "apply" else {}
+    for _ in range(3):
+        assert routed.apply(OLD).code == 0
+        arguments = [command, *([routed.write(bundle(NEW))] if command == "apply" else [])]
+        with lock.open("rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            process = subprocess.Popen(routed.command(*arguments), stdout=subprocess.PIPE, text=True)
+            eventually(partial(has_open, process.pid, lock), "it does not ask for the lock")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=1)
+            waited = routed.windows() == OLD and process.poll() is None
+        output, _ = process.communicate()
+        assert (process.returncode, routed.windows()) == (0, after)
+        if waited:
+            return
+        assert "went on without the lock" in output
+    raise AssertionError("it waits for less than two seconds")
+
+
+def has_open(pid: int, path: Path) -> bool:
+    """Whether a process has opened this file."""
+    with contextlib.suppress(FileNotFoundError):
+        return path in [each.readlink() for each in Path(f"/proc/{pid}/fd").iterdir()]
+    return False
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_sigterm_waits_until_the_kernel_is_consistent(routed: Edge, number: signal.Signals) -> None:
-    routes = {f"10.{n // 250}.{n % 250}.0/24": 20 for n in range(3000)}
-    path = routed.write(bundle(routes))
-    process = subprocess.Popen(
-        routed.command("apply", path),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    intent = routed.state_dir / "intent.json"
-    while process.poll() is None and not intent.exists():
-        time.sleep(0.001)
-    os.killpg(process.pid, number)
-    _, errors = process.communicate()
+    """It comes between two writes into the kernel, where the run stands still: however long that takes."""
+    with stopped_in_its_writes(routed, MANY) as run:
+        run.send_signal(number)
+        run.send_signal(signal.SIGCONT)
+        _, errors = run.communicate()
+    # What runs under nohup ignores SIGHUP, and so does what it starts.
+    assert run.returncode == (0 if signal.getsignal(number) == signal.SIG_IGN else -number)
     assert "panicked" not in errors
-    assert len(routed.windows()) == 3000
-    assert not intent.exists()
+    assert routed.windows() == MANY
+    assert not (routed.state_dir / "intent.json").exists()
     assert routed.run("status").code == 0
