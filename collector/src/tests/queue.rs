@@ -405,8 +405,16 @@ fn what_is_too_old_is_dropped_and_counted() {
     }
     let books = life.books();
     assert_eq!(books.sinks[1].rows_dropped[Cause::QueueAge as usize], 5);
-    life.append(1, 1, 10).unwrap();
-    assert_eq!(life.drain(0), [1]);
+    // What is younger stays. Where a busy machine has let it grow as old before it was read, there is another one.
+    for number in 1.. {
+        let begun = Instant::now();
+        life.append(number, 1, 10).unwrap();
+        let left = life.drain(0);
+        if left == [number] {
+            break;
+        }
+        assert!(left.is_empty() && begun.elapsed() > age, "{left:?}");
+    }
 }
 
 #[test]
