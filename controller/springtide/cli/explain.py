@@ -48,7 +48,8 @@ def explain(
 ) -> None:
     """Explain why new connections from SRC_POP start as they do, and what would change it.
 
-    DESTINATION is a PoP, for their initial window, or a client prefix or an address in it, for BBR or not.
+    DESTINATION is a PoP, or a client prefix or an address in it. Shown is what acts on the PoP's edges: where all pace,
+    no windows of routes.
 
     `decided` is what a round gives; `left out` why bundles do without it; `pushed` whether the newest publication went
     out; `in force` what new connections start with now on each edge, by what was recorded of waves, ways back and
@@ -74,7 +75,7 @@ def explain(
         # The first law's words as they are, those of the others beside them.
         print_json({**found[first].machine, **{name: found[name].machine for name in others}})
         return
-    for number, one in enumerate(sorted(found.values(), key=lambda one: one.idle)):
+    for number, one in enumerate(found.values()):
         if number:
             click.echo("")
         _print(one)

@@ -63,7 +63,7 @@ class Explained:
     """Why new connections start as they do, as `springtide explain` shows it.
 
     `sections` are a heading (empty: none) with its labelled lines, `notes` lines after them, `history` the last rounds
-    as (columns, rows). `machine` is the JSON. `idle`: no edge of the PoP does what this law says; it is shown last.
+    as (columns, rows). `machine` is the JSON.
     """
 
     title: str
@@ -71,7 +71,6 @@ class Explained:
     machine: Mapping[str, object]
     notes: Sequence[str] = ()
     history: tuple[Sequence[str], Sequence[Sequence[object]]] = ((), ())
-    idle: bool = False
 
 
 @dataclass(frozen=True)
@@ -298,7 +297,8 @@ class Law(Protocol):
     def explain(
         self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, asked_unix_s: int | None
     ) -> Explained | None:
-        """Of a destination that it explains; None where the policy has nothing for it to decide. Raises InputError."""
+        """Of a destination that it explains; None where no edge of the PoP does what it says. Raises
+        InputError."""
         raise NotImplementedError(self.name)
 
     def newest(self, store: Store, policy: Policy, until_unix_s: int) -> Newest | None:

@@ -154,7 +154,7 @@ class Initcwnd(Law):
 
     def explain(
         self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, asked_unix_s: int | None
-    ) -> Explained:
+    ) -> Explained | None:
         dst_pop = destination
         if dst_pop not in fleet.pops:
             close = difflib.get_close_matches(dst_pop, fleet.pops, n=1)
@@ -165,6 +165,9 @@ class Initcwnd(Law):
         interval_s = policy.round.interval_s
         newest = instants.latest_round(instants.now(), interval_s)
         moment = asked_unix_s or self.latest(store, newest) or newest
+        if {policy.enforce_of(edge, src_pop, moment).by for edge in fleet.pops[src_pop].edges} == {"bpf"}:
+            # None of them has a route.
+            return None
         history = rows.read_pair(store, src_pop, dst_pop, moment, moment - HISTORY_ROUNDS * interval_s)
         was_decided = self.latest(store, moment) == moment
         of_edges = [one for one in edges.read_round(store, moment) if (one.src_pop, one.dst_pop) == (src_pop, dst_pop)]
@@ -172,12 +175,8 @@ class Initcwnd(Law):
         if not found:
             found = [without_decision(src_pop, dst_pop, moment, was_decided)]
         found = _with_standing(store, fleet, policy, src_pop, dst_pop, found)
-        ways = {policy.enforce_of(edge, src_pop, moment).by for edge in fleet.pops[src_pop].edges}
-        idle = ways == {"bpf"}
-        title = f"windows of routes from {src_pop}, where no edge has one, to" if idle else f"{src_pop} to"
         return Explained(
-            idle=idle,
-            title=f"{title} {dst_pop}, round {instants.show(moment)}",
+            title=f"{src_pop} to {dst_pop}, round {instants.show(moment)}",
             sections=[
                 ("" if one.ip_version is None else f"IPv{one.ip_version}", one.labelled(policy)) for one in found
             ],
