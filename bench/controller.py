@@ -31,6 +31,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from springtide.frame import Frame
 from springtide.laws.base import frozen
 from springtide.laws.congestion import rows as congestion_rows
 from springtide.laws.congestion.law import decide as decide_congestion
@@ -168,12 +169,12 @@ def _measure(run: Run, store: Store) -> None:
         "congestion",
         lambda: _decide_prefixes(store, ROUND, policy),
         lambda: store.execute(PREFIX_SCAN),
-        lambda: _forget(store, "congestion_decisions"),
+        lambda: _forget(store, "congestion"),
     )
     for number in range(min(rounds, 3), 0, -1):
         _decide_pairs(store, ROUND - number * INTERVAL, policy)
     # Of rounds that are copies of one another more is saved than of real ones.
-    _row_bytes(run, store, {"path_decisions": "bytes_per_pair_decision"})
+    _row_bytes(run, store, {"path_decisions": "bytes_per_pair_decision"}, "part = 'initcwnd'")
     _widen_decisions(store, rounds)
 
     def scan() -> None:
@@ -185,18 +186,18 @@ def _measure(run: Run, store: Store) -> None:
         "initcwnd",
         lambda: _decide_pairs(store, ROUND, policy),
         scan,
-        lambda: _forget(store, "path_decisions"),
+        lambda: _forget(store, "initcwnd"),
     )
     [counted] = store.query(
         "select (select count() from round_prefix_rates) as prefix_rows, "
-        "(select count() from path_decisions) as pair_decision_rows, "
-        "(select count() from congestion_decisions where round = fromUnixTimestamp({round_s:UInt32})) "
-        "as prefix_decisions",
+        "(select count() from path_decisions where part = 'initcwnd') as pair_decision_rows, "
+        "(select count() from path_decisions where part = 'congestion' "
+        "and round = fromUnixTimestamp({round_s:UInt32})) as prefix_decisions",
         {"round_s": ROUND},
     )
     for name, count in counted.items():
         run.figure(name, int(count))
-    _row_bytes(run, store, {"congestion_decisions": "bytes_per_prefix_decision"})
+    _row_bytes(run, store, {"path_decisions": "bytes_per_prefix_decision"}, "part = 'congestion'")
 
 
 def _measure_starts(run: Run, store: Store) -> None:
@@ -271,9 +272,14 @@ def _beside_bare(
     run.ratio("start_cpu_per_plain_scan", hot, plain)
 
 
-def _row_bytes(run: Run, store: Store, figures: Mapping[str, str]) -> None:
-    """Bytes on disk of a table's row after merges, under the name that `springtide size` knows."""
+def _row_bytes(run: Run, store: Store, figures: Mapping[str, str], of: str = "true") -> None:
+    """Bytes on disk of a table's row after merges, under the name that `springtide size` knows; only of rows for which
+    the SQL condition `of` holds."""
     for table, figure in figures.items():
+        if of != "true":
+            store.execute(f"create or replace table of_part as {table}")
+            store.execute(f"insert into of_part select * from {table} final where {of}")
+            table = "of_part"
         store.execute(f"optimize table {table} final")
         [size] = store.query(
             "select sum(rows) as n, sum(data_compressed_bytes) as b from system.parts "
@@ -292,10 +298,10 @@ def _selected_rows(store: Store) -> int:
 
 
 def _decide_prefixes(store: Store, moment: int, policy: Policy) -> None:
-    last = congestion_rows.last_round(store, moment)
+    last = congestion_rows.PREFIXES.last_round(store, moment)
     evidence = congestion_rows.evidence(store, moment, policy, last)
     decided = decide_congestion(moment, policy, evidence, congestion_rows.previous(store, last))
-    congestion_rows.write_round(store, moment, decided, policy.version)
+    congestion_rows.PREFIXES.write_round(store, moment, Frame.of(decided), policy.version)
 
 
 def _decide_pairs(store: Store, moment: int, policy: Policy) -> None:
@@ -323,14 +329,16 @@ def _widen_decisions(store: Store, rounds: int) -> None:
         store.execute(
             "insert into path_decisions select * replace (fromUnixTimestamp({round_s:UInt32}) as round, "
             "fromUnixTimestamp({round_s:UInt32}) as last_evidence) "
-            "from path_decisions where path_decisions.round = fromUnixTimestamp({source_s:UInt32})",
+            "from path_decisions where part = 'initcwnd' "
+            "and path_decisions.round = fromUnixTimestamp({source_s:UInt32})",
             {"round_s": ROUND - number * INTERVAL, "source_s": ROUND - 3 * INTERVAL},
         )
 
 
-def _forget(store: Store, table: str) -> None:
+def _forget(store: Store, part: str) -> None:
     """The round's rows, so that they are written again."""
-    store.execute(f"delete from {table} where round = fromUnixTimestamp({{round_s:UInt32}})", {"round_s": ROUND})
+    where = f"part = '{part}' and round = fromUnixTimestamp({{round_s:UInt32}})"
+    store.execute(f"delete from path_decisions where {where}", {"round_s": ROUND})
 
 
 def _beside_scan(

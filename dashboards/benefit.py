@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import table, timeseries
 from grafana_foundation_sdk.builders.dashboard import Dashboard
+from springtide.laws.congestion.rows import DECISIONS
 from springtide.policy import HoldoutPolicy
 
 from dashboards.build import Variable, choice, lines, number, row, rows, start, text
@@ -12,7 +13,7 @@ POP = "pop in (${pop:singlequote})"
 # Of each prefix that was chosen within the time shown: the newest decision has its side.
 CHOSEN = f"""(
                     select pop, client_prefix, if(held_out, 'held out', 'treated') as side
-                    from congestion_decisions final
+                    from {DECISIONS}
                     where $__timeFilter(round) and {POP} and selected_since is not null
                     order by round desc limit 1 by pop, client_prefix
                 ) as chosen using (pop, client_prefix)"""
@@ -250,7 +251,7 @@ def _times_by_tenant() -> timeseries.Panel:
 def _listed() -> str:
     return f"""(
     select pop, client_prefix, if(held_out, 'held out', 'treated') as side
-    from congestion_decisions final
+    from {DECISIONS}
     where $__timeFilter(round) and {POP} and selected_since is not null
     order by round desc limit 1 by pop, client_prefix
 )"""
@@ -261,7 +262,7 @@ def _growth(side: str) -> str:
     select 100 * (quantileExact(0.5)(recent_rate / baseline_rate) - 1) as growth_percent
     from (
         select pop, client_prefix, held_out, recent_rate, baseline_rate
-        from congestion_decisions final
+        from {DECISIONS}
         where $__timeFilter(round) and {POP} and selected_since < round and baseline_rate > 0 and recent_rate > 0
         order by round desc limit 1 by pop, client_prefix
     )

@@ -375,7 +375,7 @@ def fleet() -> Dashboard:
                 select round as time, decided.bbr as bbr, used.seen_on_bbr as seen_on_bbr, decided.held_out as held_out
                 from (
                     select round, countIf(algorithm = 'bbr') as bbr, countIf(held_out) as held_out
-                    from congestion_decisions final where $__timeFilter(round) group by round
+                    from path_decisions final where part = 'congestion' and $__timeFilter(round) group by round
                 ) as decided
                 left join (
                     select round, countIf(decided = 'bbr' and seen = 'same') as seen_on_bbr

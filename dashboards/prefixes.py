@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
+from springtide.laws.congestion.rows import DECISIONS
 
 from dashboards.build import PREFIX, choice, lines, row, rows, start, text
 
@@ -21,7 +22,8 @@ def prefixes() -> Dashboard:
         choice(
             "pop",
             "PoP",
-            "select distinct pop from congestion_decisions where $__timeFilter(round) order by pop",
+            "select distinct src_pop as pop from path_decisions "
+            "where part = 'congestion' and $__timeFilter(round) order by pop",
             "PoPs that decide for their clients.",
         ),
         text("prefix", "Prefix", "", "Part of a prefix, such as 198.51.100; empty: all."),
@@ -33,7 +35,7 @@ def prefixes() -> Dashboard:
                 "Chosen prefixes by what was decided: BBR, or the default where they are held out for comparison.",
                 f"""
                 select round as time, countIf(algorithm = 'bbr') as bbr, countIf(held_out) as held_out
-                from congestion_decisions final where $__timeFilter(round) and {WHICH}
+                from {DECISIONS} where $__timeFilter(round) and {WHICH}
                 group by round
                 order by time
                 """,
@@ -47,7 +49,7 @@ def prefixes() -> Dashboard:
                 "Prefixes that were chosen and that were let go in each round. Edgecast's article saw few new ones.",
                 f"""
                 select round as time, countIf(action = 'enter') as entered, countIf(action = 'leave') as let_go
-                from congestion_decisions final where $__timeFilter(round) and {WHICH}
+                from {DECISIONS} where $__timeFilter(round) and {WHICH}
                 group by round
                 order by time
                 """,
@@ -62,7 +64,7 @@ def prefixes() -> Dashboard:
                 "Prefixes chosen in the round, percent of all chosen.",
                 f"""
                 select round as time, 100 * countIf(action = 'enter') / countIf({CHOSEN}) as new_percent
-                from congestion_decisions final where $__timeFilter(round) and {WHICH}
+                from {DECISIONS} where $__timeFilter(round) and {WHICH}
                 group by round having countIf({CHOSEN}) > 0
                 order by time
                 """,
@@ -81,7 +83,7 @@ def prefixes() -> Dashboard:
                     100 * quantileExact(0.9)(duty) as p90
                 from (
                     select round, low_rounds / measured_rounds as duty
-                    from congestion_decisions final
+                    from {DECISIONS}
                     where $__timeFilter(round) and {WHICH} and {CHOSEN} and measured_rounds > 0
                 )
                 group by round
@@ -99,7 +101,7 @@ def prefixes() -> Dashboard:
                 select round as time, 100 * avg(flap) as mean, 100 * max(flap) as highest
                 from (
                     select round, state_changes / measured_rounds as flap
-                    from congestion_decisions final
+                    from {DECISIONS}
                     where $__timeFilter(round) and {WHICH} and measured_rounds > 0
                 )
                 group by round
@@ -114,7 +116,7 @@ def prefixes() -> Dashboard:
                 "The rule that made each decision what it is; `springtide explain POP PREFIX` shows one in full.",
                 f"""
                 select round as time, toString(reason) as series, count() as decisions
-                from congestion_decisions final where $__timeFilter(round) and {WHICH}
+                from {DECISIONS} where $__timeFilter(round) and {WHICH}
                 group by time, series
                 order by time, series
                 """,
@@ -151,7 +153,7 @@ def prefixes() -> Dashboard:
                     recent_rate * 8 / 1000000 as recent_mbit_per_s, baseline_rate * 8 / 1000000 as baseline_mbit_per_s,
                     100 * benefit as benefit_percent, selected_since, hold_until, penalty, suppressed,
                     round as decided_at
-                from congestion_decisions final
+                from {DECISIONS}
                 where $__timeFilter(round) and {WHICH}
                 order by round desc, pop, prefix
                 limit 1 by pop, prefix
@@ -182,7 +184,7 @@ def prefixes() -> Dashboard:
                 select pop, prefix, toString(decided) as should_use, held_out, toString(seen) as shown,
                     100 * bbr_share as bbr_percent, known_bytes
                 from prefix_treatments
-                where round = (select max(round) from congestion_decisions where $__timeFilter(round)) and {SEEN}
+                where round = (select max(round) from {DECISIONS} where $__timeFilter(round)) and {SEEN}
                 order by shown, pop, prefix
                 limit 1000
                 """,

@@ -17,9 +17,11 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from springtide.frame import Frame
 from springtide.laws.columns import Table
-from springtide.laws.congestion.law import PREVIOUS, carry, decide
+from springtide.laws.congestion.law import PREVIOUS, decide
 from springtide.laws.congestion.prefixes import EVIDENCE, addresses
+from springtide.laws.congestion.rows import PREFIXES
 from springtide.policy import Policy
 
 from bench.calm.plot import OURS, drawn
@@ -83,7 +85,7 @@ class Springtide:
         at = now // INTERVAL_S % len(self._rates)
         self._rates[at] = np.where(measured, rate, np.nan)
         decided = decide(now, self._policy, self._evidence(at), self._last)
-        self._last = carry(decided, now)
+        self._last = PREFIXES.carry(Frame.of(decided), now).table()
         chosen = np.zeros(self._count, bool)
         chosen[decided["low"][decided["algorithm"] > 0].astype(int)] = True
         return chosen

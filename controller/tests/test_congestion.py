@@ -18,6 +18,7 @@ from springtide import instants
 from springtide.laws.columns import Table
 from springtide.laws.congestion import rows as congestion_rows
 from springtide.laws.congestion.prefixes import addresses, prefix_text
+from springtide.laws.congestion.rows import DECISIONS
 from springtide.policy import CongestionPolicy, Policy
 from springtide.store import Store
 
@@ -92,7 +93,7 @@ def decided(home: Home, *arguments: object) -> dict[str, dict[str, Any]]:
 
 
 def stored(home: Home) -> list[dict[str, Any]]:
-    return home.query("select * from congestion_decisions final order by round, pop, client_prefix")
+    return home.query(f"select * from {DECISIONS} order by round, pop, client_prefix")
 
 
 def fill(home: Home, rows: list[Seen]) -> None:
@@ -279,4 +280,4 @@ def test_two_controllers_at_once_give_one_set_of_decisions(home: Home) -> None:
     assert [one.returncode for one in both] == [0, 0]
     assert [answer["decisions"] for answer in answers] == [alone, alone]
     assert sorted(answer["written"] for answer in answers) == [0, len(alone)]
-    assert home.query("select count() as n from congestion_decisions") == [{"n": len(alone)}]
+    assert home.query("select count() as n from path_decisions") == [{"n": len(alone)}]

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from springtide.frame import Frame
 from springtide.laws.columns import Table
-from springtide.laws.congestion.law import PREVIOUS, carry, decide
+from springtide.laws.congestion.law import PREVIOUS, decide
 from springtide.laws.congestion.prefixes import EVIDENCE
+from springtide.laws.congestion.rows import PREFIXES
 from springtide.policy import CongestionPolicy, Policy
 
 ROUND = 1_767_322_800
@@ -45,7 +47,9 @@ def small_pops(factor: float, chosen: int, seed: int, invented: int = 0, rounds:
     later["recent_log2_rate"] += np.log2(grown)
     decided = first
     for number in range(rounds):
-        decided = decide(ROUND + (number + 1) * STEP, law, later, carry(decided, ROUND + number * STEP))
+        decided = decide(
+            ROUND + (number + 1) * STEP, law, later, PREFIXES.carry(Frame.of(decided), ROUND + number * STEP).table()
+        )
     return decided, ams & ~held
 
 

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from springtide.frame import Frame
 from springtide.laws.columns import Table
 from springtide.laws.congestion.judge import ALONE
-from springtide.laws.congestion.law import ACTION, ACTIONS, DECIDED, PREVIOUS, REASONS, Action, carry, decide
+from springtide.laws.congestion.law import ACTION, ACTIONS, DECIDED, PREVIOUS, REASONS, Action, decide
 from springtide.laws.congestion.prefixes import EVIDENCE, keys
+from springtide.laws.congestion.rows import PREFIXES
 from springtide.policy import CongestionDampingPolicy, CongestionPolicy, Policy
 
 from testkit.damping import most_changes
@@ -68,7 +70,7 @@ def run(rounds: Iterable[Table], law: Policy, **more: Any) -> list[Table]:
     last, decisions = NOBODY, []
     for index, evidence in enumerate(rounds):
         decisions.append(decide(ROUND + index * STEP, law, evidence, last, **more))
-        last = carry(decisions[-1], ROUND + index * STEP)
+        last = PREFIXES.carry(Frame.of(decisions[-1]), ROUND + index * STEP).table()
     return decisions
 
 
@@ -165,9 +167,9 @@ def test_a_frozen_pop_keeps_its_last_decisions() -> None:
     first = decide(ROUND, law, prefix(), NOBODY)
     now = ROUND + 10 * STEP
     evidence = np.concatenate([prefix(low=0), prefix(number=2)])
-    held = decide(now, law, evidence, carry(first, ROUND), frozen={"ams"})
+    held = decide(now, law, evidence, PREFIXES.carry(Frame.of(first), ROUND).table(), frozen={"ams"})
     assert rows(held) == [("KEEP", "bbr", "held_incomplete_input"), ("NONE", "default", "held_incomplete_input")]
-    assert rows(decide(now, law, evidence, carry(first, ROUND), frozen={"fra"}))[1] == CHOSEN
+    assert rows(decide(now, law, evidence, PREFIXES.carry(Frame.of(first), ROUND).table(), frozen={"fra"}))[1] == CHOSEN
 
 
 def test_the_worst_enter_first_so_many_a_round_and_so_many_in_all() -> None:
@@ -203,7 +205,7 @@ def judged(growth_treated: Any, growth_held: Any, count: int = 200, rounds: int 
     later["recent_log2_rate"] += np.log2(np.where(held, growth_held, growth_treated))
     decisions = [first]
     for index in range(1, rounds):
-        last = carry(decisions[-1], ROUND + (index - 1) * STEP)
+        last = PREFIXES.carry(Frame.of(decisions[-1]), ROUND + (index - 1) * STEP).table()
         decisions.append(decide(ROUND + index * STEP, law, later, last))
     return decisions
 
@@ -365,7 +367,7 @@ def table(drawn: Sequence[tuple[int, str, int, int, bool, float]]) -> Table:
 def test_order_and_copies_change_no_bit(before: list[Any], after: list[Any], chance: Any, cap: int) -> None:
     law = policy(max_new=cap, holdout_share=0.3)
     first = decide(ROUND, law, table(before), NOBODY)
-    last = carry(first, ROUND)
+    last = PREFIXES.carry(Frame.of(first), ROUND).table()
     expected = decide(ROUND + STEP, law, table(after), last)
     shuffled = [*after, chance.choice(after)]
     chance.shuffle(shuffled)
@@ -395,7 +397,7 @@ def test_state_changes_are_those_between_measured_rounds(flags: list[bool | None
     masks = [sum((flag is not None) << age for age, flag in enumerate(flags)), 0]
     masks[1] = sum(bool(flag) << age for age, flag in enumerate(flags))
     (measured, low), rounds = masks, len(flags)
-    later = {"measured_1": measured >> 64, "low_1": low >> 64}
+    later: dict[str, Any] = {"measured_1": measured >> 64, "low_1": low >> 64}
     law = policy(window_rounds=max(rounds, 2), min_rounds=1, benefit_rounds=1)
     [row] = decide(ROUND, law, prefix(low & ALL, measured & ALL, **later), NOBODY, everyone=True)
     known = [flag for flag in flags if flag is not None]

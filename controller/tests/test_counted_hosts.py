@@ -408,7 +408,7 @@ def test_invented_prefixes_decide_little_of_who_is_slow(home: Home) -> None:
     def slow(extra: Sequence[Seen]) -> set[str]:
         store = home.open()
         publish_fleet(store, load_fleet(home.fleet))
-        for table in ("rollup_prefixes", "rollup_prefix_rates", "rollup_hosts", "rollups", "congestion_decisions"):
+        for table in ("rollup_prefixes", "rollup_prefix_rates", "rollup_hosts", "rollups", "path_decisions"):
             store.execute(f"truncate table {table}")
         real = [
             Seen(ROUND - age * INTERVAL, "ams", n, 1_000_000 * (n + 1), host=f"ams-{n % 3 + 1}")

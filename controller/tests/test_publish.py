@@ -23,6 +23,7 @@ from springtide.bundles.model import Document, json_schema, parse
 from springtide.bundles.validate import Context, problems
 from springtide.errors import InputError
 from springtide.fleet import Fleet
+from springtide.frame import Frame
 from springtide.jobs import publish as jobs
 from springtide.laws.congestion import rows as congestion_rows
 from springtide.laws.congestion.law import DECIDED
@@ -239,7 +240,7 @@ def chosen(home: Home, moment: int, **columns: object) -> None:
         if DECIDED[name].kind == "f" and name != "penalty":
             table[name] = np.nan
     store = home.open()
-    congestion_rows.write_round(store, moment, table, Policy().version)
+    congestion_rows.PREFIXES.write_round(store, moment, Frame.of(table), Policy().version)
     store.close()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from springtide import instants
 from springtide.fleet import load_fleet
+from springtide.frame import Frame
 from springtide.laws.congestion import rows as congestion_rows
 from springtide.laws.congestion.law import decide as decide_congestion
 from springtide.laws.initcwnd import rows as decisions
@@ -74,10 +75,10 @@ def decided(shared: Home) -> Home:
             moment, policy, pair_observations(opened, moment), decisions.previous(opened, moment, policy)
         )
         decisions.WINDOWS.write_round(opened, moment, windows, policy.version)
-        last = congestion_rows.last_round(opened, moment)
+        last = congestion_rows.PREFIXES.last_round(opened, moment)
         evidence = congestion_rows.evidence(opened, moment, policy, last)
         chosen = decide_congestion(moment, policy, evidence, congestion_rows.previous(opened, last))
-        congestion_rows.write_round(opened, moment, chosen, policy.version)
+        congestion_rows.PREFIXES.write_round(opened, moment, Frame.of(chosen), policy.version)
     return shared
 
 
@@ -86,7 +87,7 @@ def summaries(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_the_same_policy_decides_the_same_wherever_it_begins(decided: Home) -> None:
-    before = decided.query("select count() as n from congestion_decisions")
+    before = decided.query("select count() as n from path_decisions")
     for since in (SINCE, MIDDLE):
         answer = decided.json("replay", "--from", since)
         found = summaries(answer)
@@ -95,7 +96,7 @@ def test_the_same_policy_decides_the_same_wherever_it_begins(decided: Home) -> N
             assert one["changes"] == one["changes_recorded"] > 0
             assert one["rounds"] == one["decided_rounds"]
         assert {row["different"] for row in answer["rounds"]} == {0}
-    assert decided.query("select count() as n from congestion_decisions") == before
+    assert decided.query("select count() as n from path_decisions") == before
 
 
 def test_what_loss_has_taught_is_replayed_too(decided: Home) -> None:

@@ -21,7 +21,7 @@ def test_the_policy_is_set_shown_and_changed(home: Home) -> None:
     before = home.json("retention", "status", code=1)
     assert {table["set"] for table in before} == {None}
     changed = home.json("retention", "apply")["changed"]
-    laws = ["congestion_decisions", "initcwnd_edge_decisions", "path_decisions"]
+    laws = ["initcwnd_edge_decisions", "path_decisions"]
     assert changed == [*(table for table, _, _ in retention.TABLES), *laws]
     assert all(table["agrees"] for table in home.json("retention", "status"))
     assert home.json("retention", "apply") == {"changed": []}

@@ -77,7 +77,7 @@ def published(home: Home, values: dict[str, Any], found: Frame | None = None) ->
     store = home.open()
     WINDOWS.write_round(store, ROUND, decided_table(DECISIONS), Policy().version)
     STARTS.write_round(store, ROUND, decided(**values) if found is None else found, Policy().version)
-    congestion_rows.write_round(store, ROUND, on_bbr(), Policy().version)
+    congestion_rows.PREFIXES.write_round(store, ROUND, Frame.of(on_bbr()), Policy().version)
     store.close()
     home.run("publish", "--round", instants.show(ROUND))
     bundle: dict[str, Any] = json.loads((home.publish_dir / "candidate" / "edges" / "ams-1.json").read_bytes())
@@ -201,7 +201,7 @@ def test_what_gains_least_is_left_out_of_a_full_bundle_and_named(home: Home) -> 
     store = home.open()
     WINDOWS.write_round(store, ROUND, decided_table(DECISIONS), Policy().version)
     STARTS.write_round(store, ROUND, Frame.of(found), Policy().version)
-    congestion_rows.write_round(store, ROUND, on_bbr(), Policy().version)
+    congestion_rows.PREFIXES.write_round(store, ROUND, Frame.of(on_bbr()), Policy().version)
     store.close()
     result = home.run("publish", "--round", instants.show(ROUND))
     edges = home.publish_dir / "candidate" / "edges"

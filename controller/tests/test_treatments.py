@@ -294,20 +294,27 @@ def test_prefixes_decided_for_bbr_are_held_against_their_bytes(store: Store) -> 
         Seen(ROUND, "ams", 5, 10**6, "cubic"),
     ]
     store_rounds(store, rows)
-    decided = {"round": ROUND, "pop": "ams", "ip_version": 4, "action": "keep", "selected_since": ROUND - INTERVAL}
+    decided = {
+        "round": ROUND,
+        "part": "congestion",
+        "src_pop": "ams",
+        "ip_version": 4,
+        "action": "keep",
+        "selected_since": ROUND - INTERVAL,
+    }
     chosen = [(1, "bbr"), (2, "bbr"), (3, "default"), (4, "bbr"), (6, "bbr")]
     store.insert(
-        "congestion_decisions",
+        "path_decisions",
         [
-            {**decided, "client_prefix": str(Seen(0, "", n, 0).address), "algorithm": one, "held_out": one != "bbr"}
+            {**decided, "destination": Seen(0, "", n, 0).prefix, "algorithm": one, "held_out": one != "bbr"}
             for n, one in chosen
         ]
         # Chosen just now: no connection can have known.
-        + [{**decided, "client_prefix": str(rows[5].address), "algorithm": "bbr", "selected_since": ROUND}],
+        + [{**decided, "destination": rows[5].prefix, "algorithm": "bbr", "selected_since": ROUND}],
     )
     # What a clock that was ahead has decided.
-    later = {**decided, "round": ROUND + 86_400, "client_prefix": str(rows[3].address), "algorithm": "bbr"}
-    store.insert("congestion_decisions", [later])
+    later = {**decided, "round": ROUND + 86_400, "destination": rows[3].prefix, "algorithm": "bbr"}
+    store.insert("path_decisions", [later])
     assert CONGESTION.treated(store, ROUND, 300) == Treated(same=1, differs=1, unknown=2, controls=1)
 
 

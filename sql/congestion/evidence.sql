@@ -112,9 +112,9 @@ flagged as (
 ),
 
 known as (
-    select cityHash64(pop, client_prefix) as prefix_key
-    from congestion_decisions
-    where round = fromUnixTimestamp({last_s:UInt32})
+    select cityHash64(src_pop, toIPv6OrDefault(splitByChar('/', destination)[1])) as prefix_key
+    from path_decisions
+    where part = 'congestion' and round = fromUnixTimestamp({last_s:UInt32})
 ),
 
 prefixes as (

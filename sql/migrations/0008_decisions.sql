@@ -11,7 +11,7 @@
 create table if not exists path_decisions$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     -- By the law's name. start: how fast and how wide connections start on edges that pace. initcwnd: with which window
-    -- they start on edges that only have routes.
+    -- they start on edges that only have routes. congestion: which client prefixes use BBR.
     part LowCardinality(String),
     src_pop LowCardinality(String),
     -- The other PoP's name, or a client prefix as text: 203.0.113.0/24, 2001:db8:1200::/56.
@@ -19,8 +19,9 @@ create table if not exists path_decisions$on_cluster (
     ip_version UInt8,
 
     -- none: nothing is decided yet. try: only a share of the connections is given values. set: all are. withdraw:
-    -- values expired in this round.
-    action Enum8('none' = 0, 'try' = 1, 'set' = 2, 'withdraw' = 3),
+    -- values expired in this round. enter: a prefix is chosen in this round. keep: it was before and still is. leave:
+    -- it is given back in this round.
+    action Enum8('none' = 0, 'try' = 1, 'set' = 2, 'withdraw' = 3, 'enter' = 4, 'keep' = 5, 'leave' = 6),
     -- The rule that made the decision what it is.
     reason LowCardinality(String),
     -- Rounds with sufficient evidence: of the last ones, as the part counts them.
@@ -192,7 +193,42 @@ create table if not exists path_decisions$on_cluster (
     -- Young connections since the window is in use that do not yet suffice for a judgement, and how many of them were
     -- lossy.
     trial_young UInt32 codec (T64, LZ4),
-    trial_young_lossy UInt32 codec (T64, LZ4)
+    trial_young_lossy UInt32 codec (T64, LZ4),
+
+    -- The part congestion.
+    -- The algorithm of new connections: bbr, or default for the kernel's.
+    algorithm Enum8('default' = 0, 'bbr' = 1),
+    -- Chosen, but keeping the default, so that the benefit of the others is a difference.
+    held_out Bool,
+    -- Of the measured rounds of the policy's window those in which the prefix was in the PoP's lowest share by delivery
+    -- rate.
+    low_rounds UInt8 codec (LZ4),
+    -- How often low rounds and others followed each other.
+    state_changes UInt8 codec (LZ4),
+    -- By how many rounds low rounds exceed enter_duty of the measured ones, over the newest rounds for which they do so
+    -- most.
+    low_excess Float64 codec (LZ4),
+    -- By how many rounds low rounds fall short of leave_duty of the measured ones, likewise.
+    good_excess Float64 codec (LZ4),
+    back_office Bool,
+    -- Over the measured rounds of the window: the mean of median round-trip times, weighted by connections.
+    rtt_us Nullable(Float64) codec (LZ4),
+    -- Geometric means of median delivery rates, weighted by bytes, of any algorithm, bytes per second: over the window,
+    -- and over the newest rounds, by which benefit is judged.
+    rate Nullable(Float64) codec (LZ4),
+    recent_rate Nullable(Float64) codec (LZ4),
+    -- The window's rate when the prefix was chosen.
+    baseline_rate Nullable(Float64) codec (LZ4),
+    -- Growth of the recent rate over the baseline beyond that of held-out prefixes; null before it is known.
+    benefit Nullable(Float64) codec (LZ4),
+    -- The growth of the prefix's rate that is expected from BBR, a share: its trial's growth, shrunk towards that of
+    -- all by what is chance. Null before its trial, or where prefixes do not differ by more than chance.
+    expected_benefit Nullable(Float64) codec (LZ4),
+
+    selected_since Nullable(DateTime('UTC')),
+    -- The recent rate over the baseline at the end of the prefix's trial, log2. It is kept while the prefix is chosen
+    -- or given back.
+    trial_growth Nullable(Float64) codec (LZ4)
 )
 engine = ${replicated}ReplacingMergeTree$replica
 partition by toYYYYMMDD(round)
@@ -216,68 +252,6 @@ create table if not exists initcwnd_edge_decisions$on_cluster (
 engine = ${replicated}ReplacingMergeTree$replica
 partition by toYYYYMM(round)
 order by (round, edge, dst_pop, ip_version);
-
--- Which client prefixes of a PoP use BBR, round by round, with the inputs. A prefix has a row if it is chosen, was
--- given back in the round, is consistently poor, or must wait before it may be chosen again. Every other prefix keeps
--- the kernel's default. A row is a pure function of the history before its round and of the policy.
-create table if not exists congestion_decisions$on_cluster (
-    round DateTime('UTC') codec (Delta, ZSTD(1)),
-    pop LowCardinality(String),
-    ip_version UInt8,
-    -- The first address of the client's /24 or /56, IPv4 mapped.
-    client_prefix IPv6 codec (ZSTD(1)),
-
-    -- none: not chosen. enter: chosen in this round. keep: chosen before and still. leave: given back in this round.
-    action Enum8('none' = 0, 'enter' = 1, 'keep' = 2, 'leave' = 3),
-    -- The algorithm of new connections: bbr, or default for the kernel's.
-    algorithm Enum8('default' = 0, 'bbr' = 1),
-    -- Chosen, but keeping the default, so that the benefit of the others is a difference.
-    held_out Bool,
-    -- The rule that made the decision what it is.
-    reason LowCardinality(String),
-
-    -- Of the policy's window: rounds with enough evidence, and those of them in which the prefix was in the PoP's
-    -- lowest share by delivery rate.
-    measured_rounds UInt8 codec (ZSTD(1)),
-    low_rounds UInt8 codec (ZSTD(1)),
-    -- How often low rounds and others followed each other.
-    state_changes UInt8 codec (ZSTD(1)),
-    -- By how many rounds low rounds exceed enter_duty of the measured ones, over the newest rounds for which they do so
-    -- most.
-    low_excess Float64 default 0 codec (ZSTD(1)),
-    -- By how many rounds low rounds fall short of leave_duty of the measured ones, likewise.
-    good_excess Float64 default 0 codec (ZSTD(1)),
-    back_office Bool,
-    -- Over the measured rounds of the window: the mean of median round-trip times, weighted by connections.
-    rtt_us Nullable(Float64) codec (ZSTD(1)),
-    -- Bytes retransmitted per byte sent, likewise.
-    retransmit_ratio Nullable(Float64) codec (ZSTD(1)),
-    -- Geometric means of median delivery rates, weighted by bytes, of any algorithm, bytes per second: over the window,
-    -- and over the newest rounds, by which benefit is judged.
-    rate Nullable(Float64) codec (ZSTD(1)),
-    recent_rate Nullable(Float64) codec (ZSTD(1)),
-    -- The window's rate when the prefix was chosen.
-    baseline_rate Nullable(Float64) codec (ZSTD(1)),
-    -- Growth of the recent rate over the baseline beyond that of held-out prefixes; null before it is known.
-    benefit Nullable(Float64) codec (ZSTD(1)),
-    -- The growth of the prefix's rate that is expected from BBR, a share: its trial's growth, shrunk towards that of
-    -- all by what is chance. Null before its trial, or where prefixes do not differ by more than chance.
-    expected_benefit Nullable(Float64) codec (ZSTD(1)),
-
-    selected_since Nullable(DateTime('UTC')),
-    -- After it was given back, the prefix is not chosen again before this time.
-    hold_until Nullable(DateTime('UTC')),
-    -- Flap damping after this round.
-    penalty Float64 codec (ZSTD(1)),
-    suppressed Bool,
-    -- The recent rate over the baseline at the end of the prefix's trial, log2. It is kept while the prefix is chosen
-    -- or given back.
-    trial_growth Nullable(Float64) codec (ZSTD(1)),
-    policy_version LowCardinality(String)
-)
-engine = ${replicated}ReplacingMergeTree$replica
-partition by toYYYYMMDD(round)
-order by (round, pop, client_prefix);
 
 -- Who changed what in the fleet, when and why: one row an event. The same event may be sent again.
 create table if not exists audit$on_cluster (

@@ -182,13 +182,14 @@ with used as (
 decided as (
     select
         round,
-        pop,
-        client_prefix,
+        src_pop as pop,
+        toIPv6OrDefault(splitByChar('/', destination)[1]) as client_prefix,
+        destination as prefix,
         ip_version,
         algorithm,
         held_out
-    from congestion_decisions final
-    where (algorithm = 'bbr' or held_out) and selected_since < round
+    from path_decisions final
+    where part = 'congestion' and (algorithm = 'bbr' or held_out) and selected_since < round
 )
 
 select
@@ -196,11 +197,7 @@ select
     decided.pop as pop,
     decided.ip_version as ip_version,
     decided.client_prefix as client_prefix,
-    if(
-        decided.ip_version = 4,
-        concat(replaceOne(toString(decided.client_prefix), '::ffff:', ''), '/24'),
-        concat(toString(decided.client_prefix), '/56')
-    ) as prefix,
+    decided.prefix as prefix,
     decided.algorithm as decided,
     decided.held_out as held_out,
     used.known_bytes as known_bytes,

@@ -380,8 +380,6 @@ def frozen(store: Store, policy: Policy, round_unix_s: int, pops: set[str]) -> t
 
 def of(law: str, how: str = "") -> str:
     """A law's rows in SQL, for a condition to follow by `and`."""
-    if law == "congestion":
-        return f"congestion_decisions {how} where true"
     return f"path_decisions {how} where part = '{law}'"
 
 

@@ -10,13 +10,14 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Self
 
 import numpy as np
 
 from springtide import _core, instants
 from springtide.errors import StoreError
 from springtide.frame import Coded, Frame
-from springtide.laws.columns import Bits, begins, coded, same
+from springtide.laws.columns import Bits, Keys, begins, coded, same
 from springtide.laws.start.units import UNIT_KEY, keys, width
 from springtide.laws.step import Part
 from springtide.policy import MAX_HISTORY_S
@@ -24,6 +25,7 @@ from springtide.store import Row, Store
 from springtide.store.binary import Columns
 
 TABLE = "path_decisions"
+_DESTINATION_BYTES = np.dtype(UNIT_KEY)["destination"].itemsize
 _AT_ONCE = 1000
 # An alias may have the name of the column that it is made of. Rows are sorted after they are read: in order `final`
 # would merge them, which takes twice as long.
@@ -44,14 +46,17 @@ class Decisions:
     reasons: Sequence[str] = ("",)
     instants: Sequence[str] = ()
     flags: Sequence[str] = ()
+    # How rows are sorted.
+    order: str = "src_pop, destination, ip_version"
 
     @classmethod
     def of_core(
         cls, part: Part, decided: np.dtype[np.void], previous: np.dtype[np.void], lasts: Callable[[Frame], Bits]
-    ) -> Decisions:
+    ) -> Self:
         """Of a part that springtide-core decides: it says what the words and the columns are."""
-        kinds = {name: kind for table in ("state", "decided") for name, _, kind in _core.columns(part, table)}
-        instants, flags = ([name for name, own in kinds.items() if own == kind] for kind in ("Instant", "bool"))
+        kinds = {name: kind for table in ("seen", "state", "decided") for name, _, kind in _core.columns(part, table)}
+        names = decided.names or ()
+        instants, flags = ([name for name in names if kinds.get(name) == kind] for kind in ("Instant", "bool"))
         reasons = [name for name, _ in _core.reasons(part)]
         return cls(part, decided, previous, lasts, _core.actions(part), reasons, instants, flags)
 
@@ -98,7 +103,8 @@ class Decisions:
         # Of one thread each part is read in its order, and nothing is sorted.
         found = self._last(store, newest, TABLE, "settings prefer_column_name_to_alias = 1, max_threads = 1", expected)
         # Of a round that was decided twice, and not merged since, a path may have two rows. To merge costs a fifth.
-        if not np.logical_or.reduce([begins(found.columns[name]) for name, _ in UNIT_KEY]).all():
+        own = (self.previous.names or ())[: len(UNIT_KEY)]
+        if not np.logical_or.reduce([begins(found.columns[name]) for name in own]).all():
             found = self._last(store, newest, f"{TABLE} final", _BY_COLUMN, expected)
         return found
 
@@ -110,7 +116,7 @@ class Decisions:
         names = ", ".join(self._fixed(name) for name in self.previous.names or () if name != "round")
         return store.frame(
             f"select {names}, toUInt32(toUnixTimestamp(round)) as round from {table} where {where} "
-            f"order by src_pop, destination, ip_version {settings}",
+            f"order by {self.order} {settings}",
             self.previous,
             {"round": round_unix_s, "width": width(int(found["longest"]))},
             expected,
@@ -131,9 +137,9 @@ class Decisions:
         """All decisions of a round as DECIDED rows, sorted by path."""
         return store.frame(
             f"select {', '.join(map(self._fixed, self.names))} from {TABLE} final where part = '{self.part}' "
-            f"and round = fromUnixTimestamp({{round:UInt32}}) order by src_pop, destination, ip_version {_BY_COLUMN}",
+            f"and round = fromUnixTimestamp({{round:UInt32}}) order by {self.order} {_BY_COLUMN}",
             self.decided,
-            {"round": round_unix_s, "width": self.decided["destination"].itemsize},
+            {"round": round_unix_s, "width": _DESTINATION_BYTES},
         )
 
     def read(self, store: Store, since_unix_s: int, until_unix_s: int, path: tuple[str, str] | None = None) -> Frame:
@@ -146,12 +152,12 @@ class Decisions:
             f"select {', '.join(map(self._fixed, self.names))}, toUInt32(toUnixTimestamp(round)) as round, "
             f"toFixedString(policy_version, 12) as policy_version from {TABLE} final where part = '{self.part}' "
             f"and round > fromUnixTimestamp({{since:UInt32}}) and round <= fromUnixTimestamp({{until:UInt32}}) {own} "
-            f"order by {TABLE}.round desc, src_pop, destination, ip_version {_BY_COLUMN}",
+            f"order by {TABLE}.round desc, {self.order} {_BY_COLUMN}",
             form,
             {
                 "since": max(0, since_unix_s),
                 "until": until_unix_s,
-                "width": self.decided["destination"].itemsize,
+                "width": _DESTINATION_BYTES,
                 **({} if path is None else {"src_pop": src_pop, "destination": destination}),
             },
         )
@@ -178,12 +184,12 @@ class Decisions:
                 "policy_version": Coded(np.array([policy_version.encode()], "S12"), every),
             }
             store.insert_columns(TABLE, {**head, **self._columns(decided)})
-        stale = present[~np.isin(keys(present), keys(decided))] if len(present) else present
+        stale = present[~np.isin(self.keys(present), self.keys(decided))] if len(present) else present
         if len(stale):
             store.execute(
                 f"delete from {TABLE} where round = fromUnixTimestamp({{round:UInt32}}) and part = '{self.part}' "
                 "and concat(src_pop, ' ', destination, ' ', toString(ip_version)) in {stale:Array(String)}",
-                {"round": round_unix_s, "stale": _texts(stale)},
+                {"round": round_unix_s, "stale": self.texts(stale)},
             )
         if self._stored(store, round_unix_s) != count and self._stored(store, round_unix_s, "final") != count:
             when = instants.show(round_unix_s)
@@ -199,6 +205,15 @@ class Decisions:
             {"round": round_unix_s, **({"version": version} if version else {})},
         )
         return int(found["n"])
+
+    def keys(self, decided: Frame) -> Keys:
+        """What distinguishes rows."""
+        return keys(decided)
+
+    def texts(self, decided: Frame) -> list[str]:
+        """Each row's source, destination and IP version."""
+        paths = zip(*(decided[name].tolist() for name, _ in UNIT_KEY), strict=True)
+        return [f"{src.decode()} {destination.decode()} {version}" for src, destination, version in paths]
 
     def _columns(self, decided: Frame) -> Columns:
         """As the table has them: null where nothing is known."""
@@ -236,8 +251,3 @@ class Decisions:
         halves = [name for name in self.names if self.decided[name] == np.float32]
         shown = {name: None if row[name] is None else float(f"{row[name]:.7g}") for name in halves}
         return {**row, **shown, **{name: row[name] and instants.show(row[name]) for name in self.instants}}
-
-
-def _texts(decided: Frame) -> list[str]:
-    paths = zip(*(decided[name].tolist() for name, _ in UNIT_KEY), strict=True)
-    return [f"{src.decode()} {destination.decode()} {version}" for src, destination, version in paths]

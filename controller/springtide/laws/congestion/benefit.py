@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from springtide.laws.base import BenefitLine, Figure
+from springtide.laws.congestion.rows import DECISIONS
 from springtide.laws.effect import SPAN, Effect, difference, grouped, size_group
 from springtide.store import Row, Store
 
@@ -17,7 +18,7 @@ MOST_SYSTEMS = 20
 GROWTH = f"""
 select pop, client_prefix, ip_version, held_out, rtt_us, log2(recent_rate / baseline_rate) as log2_growth,
     dictGetOrDefault('asns', 'asn', client_prefix, toUInt32(0)) as asn
-from congestion_decisions final
+from {DECISIONS}
 where {SPAN} and selected_since is not null and baseline_rate > 0 and recent_rate > 0
     and toUnixTimestamp(round) - toUnixTimestamp(assumeNotNull(selected_since)) >= {{stay:UInt32}}
 order by pop, client_prefix, round desc
@@ -31,7 +32,7 @@ select
     sum(requests * log2(greatest(assumeNotNull(goodput_p10_bytes_per_s), 1))) / sum(requests) as log2_goodput
 from round_goodput
 inner join (
-    select round, pop, client_prefix, held_out from congestion_decisions final
+    select round, pop, client_prefix, held_out from {DECISIONS}
     where {SPAN} and selected_since is not null and selected_since < round
 ) as chosen using (round, pop, client_prefix)
 where {SPAN} and goodput_p10_bytes_per_s is not null
@@ -51,7 +52,7 @@ CHOSEN = f"""
 select
     toUnixTimestamp(round) as round_s, countIf(algorithm = 'bbr') as bbr, countIf(held_out) as held_out,
     countIf(action = 'enter') as new
-from congestion_decisions final
+from {DECISIONS}
 where {SPAN}
 group by round_s
 order by round_s
@@ -71,7 +72,7 @@ from (
     group by round, pop, client_prefix
 ) as rates
 inner join (
-    select pop, client_prefix, held_out from congestion_decisions final
+    select pop, client_prefix, held_out from {DECISIONS}
     where {SPAN} and selected_since is not null
     order by round desc limit 1 by pop, client_prefix
 ) as chosen using (pop, client_prefix)
@@ -86,7 +87,7 @@ select
     quantileExactIf(0.1)(assumeNotNull(goodput_p10_bytes_per_s), chosen.held_out) as held_out_p10
 from round_goodput
 inner join (
-    select pop, client_prefix, held_out from congestion_decisions final
+    select pop, client_prefix, held_out from {DECISIONS}
     where {SPAN} and selected_since is not null
     order by round desc limit 1 by pop, client_prefix
 ) as chosen using (pop, client_prefix)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from springtide import instants
 from springtide.fleet import Fleet, Prefix
+from springtide.frame import Frame
 from springtide.laws.base import (
     HISTORY_ROUNDS,
     BenefitLine,
@@ -26,14 +27,16 @@ from springtide.laws.base import (
     Values,
     View,
     frozen,
+    of,
     pops_of,
     replayed,
 )
 from springtide.laws.columns import Table
 from springtide.laws.congestion import benefit, bundle, rows
 from springtide.laws.congestion.explain import client_prefix, explain
-from springtide.laws.congestion.law import ACTION, Action, carry, decide
+from springtide.laws.congestion.law import ACTION, Action, decide
 from springtide.laws.congestion.prefixes import keys
+from springtide.laws.congestion.rows import PREFIXES
 from springtide.laws.standing import standing
 from springtide.metrics import Metric
 from springtide.policy import Policy
@@ -70,7 +73,7 @@ class Congestion(Law):
     every_round = False
 
     def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Table, Table]:
-        last = rows.last_round(store, round_unix_s)
+        last = PREFIXES.last_round(store, round_unix_s)
         return rows.evidence(store, round_unix_s, policy, last), rows.previous(store, last)
 
     def pops(self, seen: Table, before: Table) -> set[str]:
@@ -83,13 +86,13 @@ class Congestion(Law):
         return rows.read_round(store, round_unix_s)
 
     def write(self, store: Store, policy: Policy, round_unix_s: int, decided: Table) -> bool:
-        return rows.write_round(store, round_unix_s, decided, policy.version)
+        return PREFIXES.write_round(store, round_unix_s, Frame.of(decided), policy.version)
 
     def acting(self, decided: Table) -> Values:
         return dict.fromkeys(keys(decided[decided["algorithm"] > 0]).tolist(), 1)
 
     def latest(self, store: Store, until_unix_s: int) -> int | None:
-        return rows.last_round(store, until_unix_s + 1) or None
+        return PREFIXES.last_round(store, until_unix_s + 1) or None
 
     def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View:
         listed = [rows.as_dict(row) for row in rows.rows(outcome.decided)]
@@ -107,12 +110,12 @@ class Congestion(Law):
         )
 
     def replay(self, store: Store, policy: Policy, moments: Sequence[int]) -> Iterator[Replayed]:
-        last = rows.previous(store, rows.last_round(store, moments[0]))
+        last = rows.previous(store, PREFIXES.last_round(store, moments[0]))
         for moment in moments:
             # Every prefix: which ones a replay remembers the store does not know.
             seen = rows.evidence(store, moment, policy, 0, least_low=0)
             decided = decide(moment, policy, seen, last, frozen(store, policy, moment, self.pops(seen, last))[1])
-            last = carry(decided, moment)
+            last = PREFIXES.carry(Frame.of(decided), moment).table()
             recorded = self.read(store, moment)
             theirs = self.acting(recorded) if len(recorded) else None
             changed, recorded_changed = _changed(decided), _changed(recorded) if len(recorded) else None
@@ -177,7 +180,7 @@ class Congestion(Law):
     def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
         """Client prefixes in the newest round that decided any."""
         [counts] = store.query(
-            """
+            f"""
             select
                 countIf(decided = 'bbr' and seen = 'same') as same,
                 countIf(decided = 'bbr' and seen = 'differs') as differs,
@@ -185,8 +188,8 @@ class Congestion(Law):
                 countIf(decided != 'bbr' and seen = 'differs') as controls
             from prefix_treatments
             where round = (
-                select max(congestion_decisions.round) from congestion_decisions
-                where congestion_decisions.round <= fromUnixTimestamp({newest:UInt32})
+                select max(newest.round) from {of(self.name, "as newest")}
+                and newest.round <= fromUnixTimestamp({{newest:UInt32}})
             )
             """,
             {"newest": newest_round_unix_s},

@@ -38,12 +38,12 @@ RULES = dict(_core.reasons("congestion"))
 # Of these nothing is written, unless something else is remembered of the prefix: most prefixes are never chosen.
 _USUAL = [REASONS.index(name) for name in ("thin_evidence", "below_duty_cycle")]
 
-# What a step reads and leaves, and what else it decides: core/src/step/congestion/rows.rs. Instants in seconds since the
-# epoch, 0 is none; rates in bytes per second, growth in powers of two, NaN is unknown.
+# What a step reads and leaves, and what else it decides: core/src/step/congestion/rows.rs. Instants in seconds since
+# the epoch, 0 is none; rates in bytes per second, growth in powers of two, NaN is unknown.
 _SEEN, _STATE = np.dtype(forms("congestion", "seen")), forms("congestion", "state")
 # What the decisions before this round left; `round` is their own.
 PREVIOUS = np.dtype([*KEY, ("ip_version", "u1"), ("round", "<u4"), *_STATE])
-# The rows of congestion_decisions without what a round has in common.
+# The rows of path_decisions without what a round has in common.
 DECIDED = np.dtype(
     [
         *KEY,
@@ -92,15 +92,6 @@ def decide(
     of_step = Rows(Frame(_SEEN, shown), np.arange(len(wanted))), before, overrides
     step("congestion", now, law, of_step, is_frozen, decided, (pop.numbers + 1).astype(np.uint32))
     return decided.table() if everyone else decided[_worth_writing(decided)].table()
-
-
-def carry(decided: Table, now: int) -> Table:
-    """What a round's decisions leave for the next one, as PREVIOUS rows."""
-    lasting = decided[(decided["selected_since"] > 0) | (decided["penalty"] > 0) | (decided["hold_until"] > now)]
-    left = np.zeros(len(lasting), PREVIOUS)
-    for name in PREVIOUS.names or ():
-        left[name] = now if name == "round" else lasting[name]
-    return left
 
 
 def least_low_rounds(law: CongestionPolicy) -> int:

@@ -43,7 +43,7 @@ def keys(table: Table | Frame) -> Keys:
     return packed.view("S80").reshape(len(table))
 
 
-def addresses(table: Table) -> list[bytes]:
+def addresses(table: Table | Frame) -> list[bytes]:
     """The 16 bytes of each prefix's first address."""
     packed = np.zeros(len(table), [("high", ">u8"), ("low", ">u8")])
     packed["high"], packed["low"] = table["high"], table["low"]

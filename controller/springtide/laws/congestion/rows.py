@@ -2,41 +2,68 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
+from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
-from typing import Any
 
 import numpy as np
 
-from springtide import instants
-from springtide.laws import round_rows
-from springtide.laws.columns import Table
-from springtide.laws.congestion.law import ACTIONS, DECIDED, PREVIOUS, REASONS, least_low_rounds
+from springtide.frame import Frame
+from springtide.laws.columns import Bits, Keys, Table
+from springtide.laws.congestion.law import DECIDED, PREVIOUS, least_low_rounds
 from springtide.laws.congestion.prefixes import EVIDENCE, addresses, halves, keys, prefix_text
-from springtide.policy import MAX_HISTORY_S, Policy
+from springtide.laws.rows import TABLE, Decisions
+from springtide.policy import Policy
 from springtide.store import Param, Row, Store
 from springtide.store.binary import Columns
 from springtide.store.files import sql
 
-TABLE = "congestion_decisions"
 ALGORITHMS = ("default", "bbr")
-_DOUBLES = ("rtt_us", "retransmit_ratio", "rate", "recent_rate", "benefit", "expected_benefit")
-# An alias may have the name of the column that it is made of.
-_BY_COLUMN = "settings prefer_column_name_to_alias = 1"
+_NETWORK = "toIPv6OrDefault(splitByChar('/', destination)[1])"
+_ADDRESS = f"toUInt128({_NETWORK})"
+# The key in memory, of the table's columns.
+_KEY = {
+    "pop": "toFixedString(toLowCardinality(src_pop), 64) as pop",
+    "high": f"toUInt64(bitShiftRight({_ADDRESS}, 64)) as high",
+    "low": f"toUInt64(bitAnd({_ADDRESS}, toUInt128(18446744073709551615))) as low",
+}
+# The rows with `pop` and `client_prefix`, the prefix's first address, IPv4 mapped: as the round tables have them.
+DECISIONS = f"""(
+    select *, src_pop as pop, {_NETWORK} as client_prefix
+    from {TABLE} final where part = 'congestion'
+)"""
 
-_KEY = """
-    toFixedString(pop, 64) as pop,
-    toUInt64(bitShiftRight(toUInt128(client_prefix), 64)) as high,
-    toUInt64(bitAnd(toUInt128(client_prefix), toUInt128(18446744073709551615))) as low,
-    ip_version,
-"""
-_STATE = """
-    toUInt8(held_out) as held_out, coalesce(baseline_rate, nan) as baseline_rate,
-    toUInt32(coalesce(selected_since, toDateTime(0, 'UTC'))) as selected_since,
-    toUInt32(coalesce(hold_until, toDateTime(0, 'UTC'))) as hold_until, penalty, toUInt8(suppressed) as suppressed,
-    coalesce(trial_growth, nan) as trial_growth
-"""
+
+class _Prefixes(Decisions):
+    """In memory a prefix is its PoP and two halves of its address (prefixes.py)."""
+
+    def _fixed(self, name: str) -> str:
+        return _KEY.get(name) or super()._fixed(name)
+
+    def keys(self, decided: Frame) -> Keys:
+        return keys(decided)
+
+    def texts(self, decided: Frame) -> list[str]:
+        columns = self._columns(decided)
+        rows = zip(
+            decided["pop"].tolist(), columns["destination"].tolist(), decided["ip_version"].tolist(), strict=True
+        )
+        return [f"{pop.decode()} {destination.decode()} {version}" for pop, destination, version in rows]
+
+    def _columns(self, decided: Frame) -> Columns:
+        columns = dict(super()._columns(decided))
+        columns["src_pop"] = columns.pop("pop")
+        names = [prefix_text(IPv6Address(one)).encode() for one in addresses(decided)]
+        columns["destination"] = np.array(names, "S64")
+        return {name: column for name, column in columns.items() if name not in _KEY}
+
+
+def _lasts(decided: Frame) -> Bits:
+    lasts: Bits = (decided["selected_since"] > 0) | (decided["penalty"] > 0) | (decided["hold_until"] > 0)
+    return lasts
+
+
+PREFIXES = replace(_Prefixes.of_core("congestion", DECIDED, PREVIOUS, _lasts), order=f"src_pop, {_ADDRESS}")
 
 
 def evidence(store: Store, round_unix_s: int, policy: Policy, last_unix_s: int, least_low: int | None = None) -> Table:
@@ -79,48 +106,20 @@ def _eligible(policy: Policy, round_unix_s: int) -> dict[str, Param]:
     }
 
 
-def last_round(store: Store, before_unix_s: int) -> int:
-    """The newest round before `before` that left decisions within the time that they are remembered for; 0 is none."""
-    [row] = store.query(
-        f"select toUnixTimestamp(max(round)) as newest from {TABLE} "
-        "where round < fromUnixTimestamp({before:UInt32}) and round >= fromUnixTimestamp({oldest:UInt32})",
-        {"before": before_unix_s, "oldest": max(0, before_unix_s - MAX_HISTORY_S)},
-    )
-    return int(row["newest"] or 0)
-
-
 def previous(store: Store, last_unix_s: int) -> Table:
     """What the decisions of that round left, as PREVIOUS rows."""
-    return store.columns(
-        f"select {_KEY} toUnixTimestamp(round) as round, {_STATE} from {TABLE} final "
-        "where round = fromUnixTimestamp({last:UInt32}) "
-        f"and (selected_since is not null or penalty > 0 or hold_until > round) {_BY_COLUMN}",
-        PREVIOUS,
-        {"last": last_unix_s},
-    )
+    found = PREFIXES.remembered(store, last_unix_s + 1) if last_unix_s else Frame.empty(0, PREVIOUS)
+    return PREFIXES.lasting(found).table()
 
 
 def read_round(store: Store, round_unix_s: int) -> Table:
     """All decisions of a round as DECIDED rows, sorted by PoP and prefix."""
-    reasons = ", ".join(f"'{reason}'" for reason in REASONS)
-    return store.columns(
-        f"""
-        select {_KEY}
-            toUInt8(action) as action, toUInt8(algorithm) as algorithm,
-            toUInt8(indexOf([{reasons}], toString(reason)) - 1) as reason, measured_rounds, low_rounds, state_changes,
-            low_excess, good_excess, toUInt8(back_office) as back_office,
-            {", ".join(f"coalesce({name}, nan) as {name}" for name in _DOUBLES)},
-            {_STATE}
-        from {TABLE} final where round = fromUnixTimestamp({{round:UInt32}}) order by pop, client_prefix {_BY_COLUMN}
-        """,
-        DECIDED,
-        {"round": round_unix_s},
-    )
+    return PREFIXES.read_round(store, round_unix_s).table()
 
 
 def on_bbr(store: Store, round_unix_s: int, max_age_s: int) -> dict[str, list[IPv4Network | IPv6Network]] | None:
     """Each PoP's prefixes that use BBR by the newest decisions up to the round, None where they are older than that."""
-    newest = last_round(store, round_unix_s + 1)
+    newest = PREFIXES.last_round(store, round_unix_s + 1)
     if newest <= round_unix_s - max_age_s:
         return None
     found: dict[str, list[IPv4Network | IPv6Network]] = {}
@@ -131,66 +130,17 @@ def on_bbr(store: Store, round_unix_s: int, max_age_s: int) -> dict[str, list[IP
     return found
 
 
-def write_round(store: Store, round_unix_s: int, decided: Table, policy_version: str) -> bool:
-    """Make the round's rows these. Gives back whether anything had to be written."""
-    return round_rows.write(
-        store,
-        TABLE,
-        round_unix_s,
-        policy_version,
-        decided,
-        read=lambda: read_round(store, round_unix_s),
-        keys=keys,
-        columns=_columns,
-        name=("concat(pop, ' ', toString(toUInt128(client_prefix)))", _names),
-    )
-
-
-def _names(decided: Table) -> list[str]:
-    pops = [pop.decode() for pop in decided["pop"].tolist()]
-    return [f"{pop} {int.from_bytes(one)}" for pop, one in zip(pops, addresses(decided), strict=True)]
-
-
-def _columns(decided: Table) -> Columns:
-    """As the table has them: null where nothing is known."""
-    columns = {name: decided[name] for name in decided.dtype.names or () if name not in ("high", "low")}
-    columns["client_prefix"] = np.array([str(IPv6Address(one)).encode() for one in addresses(decided)], "S45")
-    columns["reason"] = np.array([reason.encode() for reason in REASONS])[decided["reason"]]
-    for name in ("selected_since", "hold_until"):
-        columns[name] = np.ma.masked_equal(columns[name], 0)
-    for name in (*_DOUBLES, "baseline_rate", "trial_growth"):
-        columns[name] = np.ma.masked_where(np.isnan(columns[name]), columns[name])
-    return columns
-
-
-def rows(decided: Table) -> Iterator[Row]:
-    """DECIDED rows as the table's, instants in seconds since the epoch."""
-    names = decided.dtype.names or ()
-    for values, address in zip(decided.tolist(), addresses(decided), strict=True):
-        row: dict[str, Any] = {
-            name: None if isinstance(value, float) and math.isnan(value) else value
-            for name, value in zip(names, values, strict=True)
-        }
-        del row["high"], row["low"]
-        yield row | {
-            "pop": row["pop"].decode(),
-            "client_prefix": str(IPv6Address(address)),
-            "action": ACTIONS[row["action"]].value,
-            "algorithm": ALGORITHMS[row["algorithm"]],
-            "reason": REASONS[row["reason"]],
-            "held_out": bool(row["held_out"]),
-            "back_office": bool(row["back_office"]),
-            "suppressed": bool(row["suppressed"]),
-            "selected_since": row["selected_since"] or None,
-            "hold_until": row["hold_until"] or None,
-        }
+def rows(decided: Table | Frame) -> Iterator[Row]:
+    """DECIDED rows one by one, with words for numbers; instants in seconds since the epoch."""
+    frame = Frame.of(decided)
+    for row, address in zip(PREFIXES.rows(frame), addresses(frame), strict=True):
+        values = {name: value for name, value in row.items() if name not in ("high", "low")}
+        yield values | {"prefix": prefix_text(IPv6Address(address)), "algorithm": ALGORITHMS[row["algorithm"]]}
 
 
 def as_dict(row: Row) -> dict[str, object]:
-    """For JSON and people: the prefix as text, instants as text."""
-    values = {name: value for name, value in row.items() if name != "client_prefix"}
-    moments = {name: row[name] and instants.show(row[name]) for name in ("selected_since", "hold_until")}
-    return {"pop": row["pop"], "prefix": prefix_text(IPv6Address(row["client_prefix"])), **values, **moments}
+    """For JSON and people: instants as text."""
+    return {"pop": row["pop"], "prefix": row["prefix"], **PREFIXES.as_dict(row)}
 
 
 def one(table: Table, pop: str, prefix: str) -> Table:
@@ -202,17 +152,16 @@ def one(table: Table, pop: str, prefix: str) -> Table:
 
 def history(store: Store, pop: str, prefix: str, since_unix_s: int, until_unix_s: int) -> list[Row]:
     """A prefix's decisions with since < round <= until, newest first, as people read them."""
-    high, low = halves(prefix)
     return store.query(
         f"""
         select
             formatDateTime(round, '%Y-%m-%dT%H:%i:%SZ', 'UTC') as round, action, algorithm, held_out, reason,
             measured_rounds, low_rounds, state_changes, round(penalty, 2) as penalty, policy_version
         from {TABLE} final
-        where {TABLE}.round > fromUnixTimestamp({{since:UInt32}})
+        where part = 'congestion' and {TABLE}.round > fromUnixTimestamp({{since:UInt32}})
             and {TABLE}.round <= fromUnixTimestamp({{until:UInt32}})
-            and pop = {{pop:String}} and client_prefix = toIPv6({{address:String}})
+            and src_pop = {{pop:String}} and destination = {{prefix:String}}
         order by {TABLE}.round desc
         """,
-        {"since": since_unix_s, "until": until_unix_s, "pop": pop, "address": str(IPv6Address(high << 64 | low))},
+        {"since": since_unix_s, "until": until_unix_s, "pop": pop, "prefix": prefix},
     )

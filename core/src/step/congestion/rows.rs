@@ -76,7 +76,7 @@ columns! {
         /// Number of the reason.
         reason: f64 as "u1",
         /// Rounds of the window with enough evidence.
-        measured_rounds: f64 as "u1",
+        measured_rounds: f64 as "u4",
         /// Those in which it was low.
         low_rounds: f64 as "u1",
         /// How often it became low or ceased to be.
