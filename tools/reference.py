@@ -1,4 +1,4 @@
-"""The pages of docs/reference that are made from the code: `make docs-reference` writes them, a test compares them.
+"""The files of docs/reference that are made from the code: `make docs-reference` writes them, a test compares them.
 
 The collector's own page is made by its Rust tests (CONTRIBUTING.md), that of the questions to the data by
 controller/tests/test_questions.py.
@@ -7,6 +7,7 @@ controller/tests/test_questions.py.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
+from springtide._core import bundle_schema
 from springtide.cli import cli
 from springtide.laws.registry import METRICS
 from springtide.policy import default_yaml
@@ -24,18 +26,20 @@ from springtide.store.reference import Columns, tables_page
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs/reference"
+SCHEMA = FOLDER / "bundle.schema.json"
 EDGE = ROOT / "target/release/springtide-edge"
 MADE = "Made from the code by `make docs-reference`; a test holds it to the code."
 
 
 def pages() -> Mapping[str, str]:
-    """Every page by its name in docs/reference."""
+    """Every file by its name in docs/reference."""
     return {
         "commands.md": commands_page(),
         "edge-command.md": edge_page(),
         "metrics.md": metrics_page(),
         "tables.md": tables_page(read_migrations(), view_columns()),
         "configuration.md": configuration_page((FOLDER / "configuration.md").read_text()),
+        SCHEMA.name: json.dumps(json.loads(bundle_schema()), indent=2) + "\n",
     }
 
 

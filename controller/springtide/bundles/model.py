@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from springtide import _core
-from springtide._core import bundle_schema, shape_problem
+from springtide._core import shape_problem
 from springtide.errors import InputError, Problem, SpringtideError
 from springtide.laws.entry import Part, to_json
 
@@ -62,11 +62,6 @@ class Document:
 
 
 Documents = Mapping[str, Document]
-
-
-def json_schema() -> str:
-    """The published JSON Schema of a bundle, as docs/reference/bundle.schema.json holds it."""
-    return json.dumps(json.loads(bundle_schema()), indent=2) + "\n"
 
 
 def fields_of(bundle: Bundle) -> dict[str, Any]:
