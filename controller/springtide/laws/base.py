@@ -297,9 +297,8 @@ class Law(Protocol):
     def explain(
         self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, asked_unix_s: int | None
     ) -> Explained | None:
-        """Of a destination that it explains; None where no edge of the PoP does what it says. Raises
-        InputError."""
-        raise NotImplementedError(self.name)
+        """Of a destination that it explains; None where no edge of the PoP does what it says. Raises InputError."""
+        return None
 
     def newest(self, store: Store, policy: Policy, until_unix_s: int) -> Newest | None:
         """The newest round up to `until`: a clock that was ahead may have left later ones."""
@@ -325,7 +324,7 @@ class Law(Protocol):
 
     def treated_step(self, found: Treated) -> Step:
         """Pure. Only of a law with a `seen_name`."""
-        raise NotImplementedError(self.name)
+        raise TypeError(f"the law {self.name} has a seen_name, and no treated_step that says what was seen")
 
     def benefit(
         self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
