@@ -39,7 +39,7 @@ found = np.zeros(1, DECIDED)
 found["src_pop"], found["destination"], found["ip_version"] = b"ams", b"fra", 4
 found["window"], found["connection_rate"], found["path_rate"] = 60, 2e6, 8e6
 found["last_evidence"], found["expires_at"] = moment, moment + 3600
-entries, _ = bundle.entries(fleet, policy, moment, rows.rows(Frame.of(found)), {}, moment + policy.bundle.ttl_s)
+entries, _ = bundle.entries(fleet, policy, moment, rows.STARTS.rows(Frame.of(found)), {}, moment + policy.bundle.ttl_s)
 good = render(fleet, policy, moment, now, [Contribution(entries, "bpf")]).documents["ams-1"]
 
 def with_tos(value, times=1):
