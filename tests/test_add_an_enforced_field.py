@@ -61,39 +61,18 @@ print(json.dumps({
 """
 # The copy's edge takes it, and connections are opened: into the prefix, and to another one.
 ENFORCE = """
-import json, subprocess, sys
+import json, sys
 from pathlib import Path
 from testkit import host as hosts
+from testkit import marked
 
 documents = json.loads(sys.argv[1])
 with hosts.made(Path(sys.argv[2])) as host:
     bad = host.edge.write(documents["bad"])
     refused = host.edge.run("verify", bad, "--allowed-signers", str(host.edge.allowed_signers))
     taken = host.run("apply", host.edge.write(documents["good"]))
-    other = ["ip", "netns", "exec", host.edge.peer, sys.executable, "-c", hosts.LISTEN, "192.168.0.2"]
-    with subprocess.Popen(other, stdout=subprocess.PIPE, text=True) as listening:
-        listening.stdout.readline()
-        command = [*host.inside(), sys.executable, "-c", sys.argv[3], str(host.cgroup), "10.77.2.1", "192.168.0.2"]
-        seen = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        listening.kill()
+    seen = marked.octets(host, "10.77.2.1")
     print(json.dumps({"refused": [refused.code, refused.errors], "taken": [taken.code, taken.errors], "seen": seen}))
-"""
-# Of a connection to each address its option, and the octet of a packet with data.
-CONNECT = """
-import json, socket, sys
-open(sys.argv[1] + "/cgroup.procs", "w").write("0")
-found = {}
-tap = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0003))
-tap.settimeout(20)
-for address in sys.argv[2:]:
-    with socket.create_connection((address, 7000), 20, ("192.168.0.1", 0)) as one:
-        one.sendall(bytes(1000))
-        while True:
-            packet = tap.recv(2048)
-            if packet[0] >> 4 == 4 and packet[16:20] == socket.inet_aton(address) and len(packet) > 1000:
-                break
-        found[address] = [one.getsockopt(socket.IPPROTO_IP, socket.IP_TOS), packet[1]]
-print(json.dumps(found))
 """
 
 
@@ -128,7 +107,7 @@ def test_the_controller_gives_it_within_its_bounds(rendered: dict[str, Any]) -> 
 @pytest.mark.proof
 @pytest.mark.root
 def test_a_packet_has_it(tree: Path, rendered: dict[str, Any], tmp_path: Path) -> None:
-    found = json.loads(worked.run(tree, ENFORCE, json.dumps(rendered), str(tmp_path), CONNECT))
+    found = json.loads(worked.run(tree, ENFORCE, json.dumps(rendered), str(tmp_path)))
     assert found["taken"] == [0, ""]
     assert found["seen"] == {"10.77.2.1": [72, 72], "192.168.0.2": [0, 0]}
     code, errors = found["refused"]
