@@ -1,4 +1,7 @@
-"""The law of BBR or not: what each rule does, and what holds for every input."""
+"""The law of BBR or not: what each rule does, and what holds for every input.
+
+Long: one law, whose tests share its evidence.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +64,7 @@ def policy(**keys: Any) -> Policy:
 
 def rows(decided: Table) -> list[tuple[str, str, str]]:
     return [
-        (ACTIONS[row["action"]].name, "bbr" if row["algorithm"] else "default", REASONS[row["reason"]])
-        for row in decided
+        (ACTIONS[row["action"]].name, ("default", "bbr")[row["algorithm"]], REASONS[row["reason"]]) for row in decided
     ]
 
 
@@ -394,11 +396,10 @@ def test_bounds_always_hold(before: list[Any], after: list[Any], new: int, most:
 @given(st.lists(st.sampled_from([None, True, False]), min_size=1, max_size=128))
 def test_state_changes_are_those_between_measured_rounds(flags: list[bool | None]) -> None:
     """The newest first; None is a round without evidence."""
-    masks = [sum((flag is not None) << age for age, flag in enumerate(flags)), 0]
-    masks[1] = sum(bool(flag) << age for age, flag in enumerate(flags))
-    (measured, low), rounds = masks, len(flags)
-    later: dict[str, Any] = {"measured_1": measured >> 64, "low_1": low >> 64}
-    law = policy(window_rounds=max(rounds, 2), min_rounds=1, benefit_rounds=1)
-    [row] = decide(ROUND, law, prefix(low & ALL, measured & ALL, **later), NOBODY, everyone=True)
-    known = [flag for flag in flags if flag is not None]
+    measured = sum((flag is not None) << age for age, flag in enumerate(flags))
+    low = sum(bool(flag) << age for age, flag in enumerate(flags))
+    law = policy(window_rounds=max(len(flags), 2), min_rounds=1, benefit_rounds=1)
+    one = prefix(low & ALL, measured & ALL, measured_1=measured >> 64, low_1=low >> 64)
+    [row] = decide(ROUND, law, one, NOBODY, everyone=True)
+    known = (flag for flag in flags if flag is not None)
     assert row["state_changes"] == sum(a != b for a, b in pairwise(known))
