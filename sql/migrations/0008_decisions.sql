@@ -3,7 +3,8 @@
 -- are empty. A row is a pure function of the history before its round and of the policy: it has no wall-clock time of
 -- its own. Of numbers 0 is none, null is unknown. Rates are bytes per second, windows segments.
 --
--- A round's rows are written once and read back once, by the next round. LZ4 takes half of the time of ZSTD for three
+-- Parts lie apart: between the few windows of many rounds are not all the starts of each. A round's rows are written
+-- once and read back once, by the next round. LZ4 takes half of the time of ZSTD for three
 -- tenths more on disk. Parts of less than a gigabyte before compression have one file for all columns. What is
 -- measured of a million paths, and learnt from it, is known to a few per cent: Float32 is enough, and the law's
 -- counters stop at the highest number that they hold. What is given to connections, and what is compared with it
@@ -232,7 +233,7 @@ create table if not exists path_decisions$on_cluster (
 )
 engine = ${replicated}ReplacingMergeTree$replica
 partition by toYYYYMMDD(round)
-order by (round, part, src_pop, destination, ip_version)
+order by (part, round, src_pop, destination, ip_version)
 settings min_bytes_for_wide_part = 1073741824;
 
 -- Operators' overrides for single edges, round by round. These edges are given them in place of their pair's decision.
