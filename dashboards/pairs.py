@@ -162,7 +162,8 @@ def pairs() -> Dashboard:
                     toString(reason) as because, connections_earned, connections_seen, observed_cwnd, smoothed_cwnd,
                     target_cwnd, receiver_cwnd, 100 * retransmit_ratio as retransmit_percent,
                     if(young_connections > 0, 100 * young_lossy_connections / young_connections, null)
-                        as young_lossy_percent, ceiling_initcwnd, measured_rounds, penalty, suppressed, guard_until,
+                        as young_lossy_percent, nullIf(ceiling_initcwnd, 0) as ceiling_initcwnd,
+                    measured_rounds, penalty, suppressed, guard_until,
                     expires_at, round as decided_at
                 from {DECISIONS}
                 where $__timeFilter(round) and {WHICH}
@@ -200,10 +201,11 @@ def pairs() -> Dashboard:
                 "Changes",
                 "Every change of a window in the time shown, newest first.",
                 f"""
-                select round as decided_at, src_pop, dst_pop, ip_version, previous_initcwnd, initcwnd,
+                select round as decided_at, src_pop, dst_pop, ip_version,
+                    nullIf(previous_initcwnd, 0) as previous_initcwnd, nullIf(initcwnd, 0) as initcwnd,
                     toString(reason) as because, observed_cwnd, connections_earned
                 from {DECISIONS}
-                where $__timeFilter(round) and {WHICH} and initcwnd != previous_initcwnd
+                where $__timeFilter(round) and {WHICH} and coalesce(initcwnd, 0) != coalesce(previous_initcwnd, 0)
                 order by round desc, src_pop, dst_pop
                 limit 500
                 """,

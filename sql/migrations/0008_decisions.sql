@@ -4,11 +4,10 @@
 -- its own. Of numbers 0 is none, null is unknown. Rates are bytes per second, windows segments.
 --
 -- Parts lie apart: between the few windows of many rounds are not all the starts of each. A round's rows are written
--- once and read back once, by the next round. LZ4 takes half of the time of ZSTD for three
--- tenths more on disk. Parts of less than a gigabyte before compression have one file for all columns. What is
--- measured of a million paths, and learnt from it, is known to a few per cent: Float32 is enough, and the law's
--- counters stop at the highest number that they hold. What is given to connections, and what is compared with it
--- exactly, is Float64.
+-- once and read back once, by the next round. LZ4 takes half of the time of ZSTD for three tenths more on disk. Parts
+-- of less than a gigabyte before compression have one file for all columns. What is measured of a million paths, and
+-- learnt from it, is known to a few per cent: Float32 is enough, and the law's counters stop at the highest number that
+-- they hold. What is given to connections, and what is compared with it exactly, is Float64.
 create table if not exists path_decisions$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     -- By the law's name. start: how fast and how wide connections start on edges that pace. initcwnd: with which window

@@ -216,8 +216,8 @@ class Law(Protocol):
     """One control law: inherit from it, and override what differs from the defaults here, which are those of a law that
     remembers nothing and sets nothing. What reads or writes the store raises StoreError.
 
-    `name` is its word in commands, tasks, metrics and the policy; its rows are in the table NAME_decisions, whose days
-    are retention.decisions_days. `title` and `help` are for people, `units` what it decides on.
+    `name` is its word in commands, tasks, metrics and the policy; its rows are those of path_decisions with that
+    `part`. `title` and `help` are for people, `units` what it decides on.
     """
 
     name: str
@@ -267,12 +267,13 @@ class Law(Protocol):
 
     def latest(self, store: Store, until_unix_s: int) -> int | None:
         """The newest round up to `until` that has decisions."""
-        [row] = store.query(
-            f"select toUnixTimestamp(max(round)) as newest from {of(self.name)} "
-            "and round <= fromUnixTimestamp({until:UInt32})",
+        found = store.query(
+            f"select toUnixTimestamp(round) as newest from {of(self.name)} "
+            # A maximum would read all of the history.
+            "and round <= fromUnixTimestamp({until:UInt32}) order by round desc limit 1",
             {"until": until_unix_s},
         )
-        return int(row["newest"]) or None
+        return int(found[0]["newest"]) if found else None
 
     def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View: ...
 
@@ -396,7 +397,8 @@ def newest_of(
             countIf(({left_out}) and {{ttl_s:UInt32}} >= 0) as left_out
         from {of(law, "as decided final")}
         and round = (
-            select max(newest.round) from {of(law, "as newest")} and newest.round <= fromUnixTimestamp({{until:UInt32}})
+            select newest.round from {of(law, "as newest")} and newest.round <= fromUnixTimestamp({{until:UInt32}})
+            order by newest.round desc limit 1
         )
         """,
         {"ttl_s": ttl_s, "until": until_unix_s},
