@@ -35,8 +35,8 @@ PARTS = {
         "core/src/text.rs",
     ),
     "render and validate: the controller's": ("controller/springtide/bundles/",),
-    "lay out: structs shared with BPF": ("core/src/layout/", "edge/src/layout.rs", "edge/bpf/start.h"),
-    "lay out: the edge's": ("edge/src/bundle", "edge/src/json", "edge/src/enforce/bpf/encode.rs"),
+    "lay out: structs shared with BPF": ("core/src/layout/",),
+    "lay out: the edge's": ("edge/src/bundle", "edge/src/enforce/bpf/encode.rs"),
     "read: first flights, and the estimate's arithmetic": (
         "collector/src/kernel/flights.rs",
         "collector/src/read/poller/flights.rs",
