@@ -20,17 +20,6 @@ from springtide.laws.initcwnd.law import decide as decide_columns
 from springtide.observe.pairs import OBSERVED
 from springtide.policy import DampingPolicy, InitcwndPolicy, Override, Policy
 
-# Of these the table has 0 for none.
-_NONE = (
-    "initcwnd",
-    "previous_initcwnd",
-    "ceiling_initcwnd",
-    "clean_initcwnd",
-    "harmful_initcwnd",
-    "min_cwnd",
-    "max_cwnd",
-)
-
 
 @dataclass(frozen=True)
 class PairObservation:
@@ -144,8 +133,11 @@ def decided_table(listed: Iterable[Decision]) -> Frame:
 
 
 def row(decision: Decision) -> dict[str, Any]:
-    """As path_decisions has it."""
-    values = {name: 0 if value is None and name in _NONE else value for name, value in vars(decision).items()}
+    """As path_decisions has it: of whole numbers 0 is none."""
+    values = dict(vars(decision))
+    for name in DECIDED.names or ():
+        if values.get(name, 0) is None and DECIDED[name].kind == "u" and name not in decisions.WINDOWS.instants:
+            values[name] = 0
     values["destination"] = values.pop("dst_pop")
     return {**values, "part": "initcwnd"}
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from springtide import instants
 from springtide.frame import Frame
+from springtide.laws.columns import located, taken_at
 from springtide.laws.initcwnd.decision import Action, Decision, Reason
 from springtide.laws.initcwnd.law import DECIDED, PREVIOUS, lasts, only_guard
 from springtide.laws.initcwnd.pairs import DutyMemory
@@ -26,17 +27,42 @@ _NONE = (
     "max_cwnd",
 )
 _DUTY = np.dtype([*UNIT_KEY, ("round", "<u4")])
+_COUNTED = np.dtype([*UNIT_KEY, ("measured_rounds", "<u4")])
+# Decisions of rounds with sufficient evidence.
+_MEASURED = """
+            part = 'initcwnd'
+            and round >= fromUnixTimestamp({since:UInt32})
+            and round < fromUnixTimestamp({before:UInt32})
+            and last_evidence = round
+"""
 
 
 def previous(store: Store, round_unix_s: int, policy: Policy) -> Frame:
     """What earlier decisions left of each pair with history or a window in use, as PREVIOUS rows; no later round is
     read. After a gap of more than MAX_HISTORY_S only what the loss guard has learnt is left of them."""
-    left = WINDOWS.lasting(WINDOWS.remembered(store, round_unix_s, within_s=round_unix_s))
+    left = WINDOWS.left(store, round_unix_s, within_s=round_unix_s)
     if len(left) and int(left["round"][0]) < round_unix_s - MAX_HISTORY_S:
         left = only_guard(left)
-    law = policy.initcwnd
-    memory = duty_memory(store, round_unix_s - (law.duty_window_rounds - 1) * policy.round.interval_s, round_unix_s)
-    return Frame(PREVIOUS, {**left.columns, "measured_rounds": memory.count(left, 0)})
+    # Counted by the engine: of many pairs these are many rows.
+    measured = store.frame(
+        f"""
+        select
+            toFixedString(src_pop, 64) as src_pop, toFixedString(destination, 64) as destination, ip_version,
+            toUInt32(count()) as measured_rounds
+        from {TABLE} final
+        where {_MEASURED}
+        group by src_pop, destination, ip_version
+        order by src_pop, destination, ip_version
+        settings prefer_column_name_to_alias = 1
+        """,
+        _COUNTED,
+        {
+            "since": max(0, round_unix_s - (policy.initcwnd.duty_window_rounds - 1) * policy.round.interval_s),
+            "before": round_unix_s,
+        },
+    )
+    counts = taken_at(measured, ["measured_rounds"], located(keys(measured), keys(left)))
+    return Frame(PREVIOUS, {**left.columns, **counts})
 
 
 def duty_memory(store: Store, since_unix_s: int, before_unix_s: int) -> DutyMemory:
@@ -47,11 +73,7 @@ def duty_memory(store: Store, since_unix_s: int, before_unix_s: int) -> DutyMemo
             toFixedString(src_pop, 64) as src_pop, toFixedString(destination, 64) as destination, ip_version,
             toUInt32(toUnixTimestamp(round)) as round
         from {TABLE} final
-        where
-            part = 'initcwnd'
-            and round >= fromUnixTimestamp({{since:UInt32}})
-            and round < fromUnixTimestamp({{before:UInt32}})
-            and last_evidence = round
+        where {_MEASURED}
         settings prefer_column_name_to_alias = 1
         """,
         _DUTY,
