@@ -31,7 +31,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from springtide.frame import Frame
 from springtide.laws.base import frozen
 from springtide.laws.congestion import rows as congestion_rows
 from springtide.laws.congestion.law import decide as decide_congestion
@@ -300,8 +299,8 @@ def _selected_rows(store: Store) -> int:
 def _decide_prefixes(store: Store, moment: int, policy: Policy) -> None:
     last = congestion_rows.PREFIXES.last_round(store, moment)
     evidence = congestion_rows.evidence(store, moment, policy, last)
-    decided = decide_congestion(moment, policy, evidence, congestion_rows.previous(store, last))
-    congestion_rows.PREFIXES.write_round(store, moment, Frame.of(decided), policy.version)
+    decided = decide_congestion(moment, policy, evidence, congestion_rows.PREFIXES.left(store, moment))
+    congestion_rows.PREFIXES.write_round(store, moment, decided, policy.version)
 
 
 def _decide_pairs(store: Store, moment: int, policy: Policy) -> None:

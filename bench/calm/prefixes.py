@@ -63,7 +63,7 @@ class Controller(Protocol):
 class Springtide:
     def __init__(self, policy: Policy, count: int, name: str = "springtide") -> None:
         self.name, self._policy, self._count = name, policy, count
-        self._last = np.zeros(0, PREVIOUS)
+        self._last = Frame.empty(0, PREVIOUS)
         self._masks = {key: np.zeros(count, np.uint64) for key in ("measured_0", "measured_1", "low_0", "low_1")}
         self._rates = np.full((policy.congestion.window_rounds, count), np.nan)
         self._pop = np.array([f"pop{at * POPS // count}" for at in range(count)], "S64")
@@ -85,7 +85,7 @@ class Springtide:
         at = now // INTERVAL_S % len(self._rates)
         self._rates[at] = np.where(measured, rate, np.nan)
         decided = decide(now, self._policy, self._evidence(at), self._last)
-        self._last = PREFIXES.carry(Frame.of(decided), now).table()
+        self._last = PREFIXES.carry(decided, now)
         chosen = np.zeros(self._count, bool)
         chosen[decided["low"][decided["algorithm"] > 0].astype(int)] = True
         return chosen

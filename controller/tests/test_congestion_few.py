@@ -29,7 +29,7 @@ def prefix(number: int, pop: str) -> Table:
     return row
 
 
-def small_pops(factor: float, chosen: int, seed: int, invented: int = 0, rounds: int = 2) -> tuple[Table, Any]:
+def small_pops(factor: float, chosen: int, seed: int, invented: int = 0, rounds: int = 2) -> tuple[Frame, Any]:
     """A decision once all are judged, of ten PoPs that have so many chosen prefixes each and share the fleet's held-out
     ones; and which are of `ams`. Edges of one more PoP invent held-out ones that grew tenfold."""
     bare = {"window_rounds": 20, "min_rounds": 4, "benefit_rounds": 2, "min_stay_s": 600}
@@ -47,9 +47,7 @@ def small_pops(factor: float, chosen: int, seed: int, invented: int = 0, rounds:
     later["recent_log2_rate"] += np.log2(grown)
     decided = first
     for number in range(rounds):
-        decided = decide(
-            ROUND + (number + 1) * STEP, law, later, PREFIXES.carry(Frame.of(decided), ROUND + number * STEP).table()
-        )
+        decided = decide(ROUND + (number + 1) * STEP, law, later, PREFIXES.carry(decided, ROUND + number * STEP))
     return decided, ams & ~held
 
 

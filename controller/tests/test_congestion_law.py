@@ -62,17 +62,17 @@ def policy(**keys: Any) -> Policy:
     return Policy(congestion=CongestionPolicy.model_validate({**bare, **keys}))
 
 
-def rows(decided: Table) -> list[tuple[str, str, str]]:
+def rows(decided: Frame) -> list[tuple[str, str, str]]:
     return [
         (ACTIONS[row["action"]].name, ("default", "bbr")[row["algorithm"]], REASONS[row["reason"]]) for row in decided
     ]
 
 
-def run(rounds: Iterable[Table], law: Policy, **more: Any) -> list[Table]:
-    last, decisions = NOBODY, []
+def run(rounds: Iterable[Table], law: Policy, **more: Any) -> list[Frame]:
+    last, decisions = Frame.of(NOBODY), list[Frame]()
     for index, evidence in enumerate(rounds):
         decisions.append(decide(ROUND + index * STEP, law, evidence, last, **more))
-        last = PREFIXES.carry(Frame.of(decisions[-1]), ROUND + index * STEP).table()
+        last = PREFIXES.carry(decisions[-1], ROUND + index * STEP)
     return decisions
 
 
@@ -169,9 +169,9 @@ def test_a_frozen_pop_keeps_its_last_decisions() -> None:
     first = decide(ROUND, law, prefix(), NOBODY)
     now = ROUND + 10 * STEP
     evidence = np.concatenate([prefix(low=0), prefix(number=2)])
-    held = decide(now, law, evidence, PREFIXES.carry(Frame.of(first), ROUND).table(), frozen={"ams"})
+    held = decide(now, law, evidence, PREFIXES.carry(first, ROUND), frozen={"ams"})
     assert rows(held) == [("KEEP", "bbr", "held_incomplete_input"), ("NONE", "default", "held_incomplete_input")]
-    assert rows(decide(now, law, evidence, PREFIXES.carry(Frame.of(first), ROUND).table(), frozen={"fra"}))[1] == CHOSEN
+    assert rows(decide(now, law, evidence, PREFIXES.carry(first, ROUND), frozen={"fra"}))[1] == CHOSEN
 
 
 def test_the_worst_enter_first_so_many_a_round_and_so_many_in_all() -> None:
@@ -184,7 +184,7 @@ def test_the_worst_enter_first_so_many_a_round_and_so_many_in_all() -> None:
     assert sum(run([other], law)[0]["algorithm"]) == 6
 
 
-def held_out_share(decided: Table) -> float:
+def held_out_share(decided: Frame) -> float:
     return float(decided["held_out"].sum() / len(decided))
 
 
@@ -197,7 +197,7 @@ def test_a_hashed_share_of_the_chosen_stays_held_out() -> None:
     assert (second["held_out"] == first["held_out"]).all()
 
 
-def judged(growth_treated: Any, growth_held: Any, count: int = 200, rounds: int = 4, **more: Any) -> list[Table]:
+def judged(growth_treated: Any, growth_held: Any, count: int = 200, rounds: int = 4, **more: Any) -> list[Frame]:
     """Chosen in the first round; from the third on judged by these factors."""
     law = policy(holdout_share=0.3, max_new=5000, max_selected=5000, min_held_out=20, **more)
     seen = np.concatenate([prefix(number=n) for n in range(count)])
@@ -207,7 +207,7 @@ def judged(growth_treated: Any, growth_held: Any, count: int = 200, rounds: int 
     later["recent_log2_rate"] += np.log2(np.where(held, growth_held, growth_treated))
     decisions = [first]
     for index in range(1, rounds):
-        last = PREFIXES.carry(Frame.of(decisions[-1]), ROUND + (index - 1) * STEP).table()
+        last = PREFIXES.carry(decisions[-1], ROUND + (index - 1) * STEP)
         decisions.append(decide(ROUND + index * STEP, law, later, last))
     return decisions
 
@@ -301,7 +301,7 @@ def alternating(period: int, rounds: int) -> list[Table]:
     return [prefix(low=[int(flag) for flag in reversed(states[n + 1 : n + 21])]) for n in range(rounds)]
 
 
-def changes(decisions: list[Table]) -> int:
+def changes(decisions: list[Frame]) -> int:
     return sum(
         int(((one["action"] == ACTION[Action.ENTER]) | (one["action"] == ACTION[Action.LEAVE])).sum())
         for one in decisions
@@ -369,12 +369,12 @@ def table(drawn: Sequence[tuple[int, str, int, int, bool, float]]) -> Table:
 def test_order_and_copies_change_no_bit(before: list[Any], after: list[Any], chance: Any, cap: int) -> None:
     law = policy(max_new=cap, holdout_share=0.3)
     first = decide(ROUND, law, table(before), NOBODY)
-    last = PREFIXES.carry(Frame.of(first), ROUND).table()
+    last = PREFIXES.carry(first, ROUND).table()
     expected = decide(ROUND + STEP, law, table(after), last)
     shuffled = [*after, chance.choice(after)]
     chance.shuffle(shuffled)
     again = decide(ROUND + STEP, law, table(shuffled), np.concatenate([last[::-1], last[:1]]))
-    assert again.tobytes() == expected.tobytes()
+    assert again.table().tobytes() == expected.table().tobytes()
     assert (np.sort(keys(expected)) == keys(expected)).all()
 
 

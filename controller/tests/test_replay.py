@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from springtide import instants
 from springtide.fleet import load_fleet
-from springtide.frame import Frame
 from springtide.laws.congestion import rows as congestion_rows
 from springtide.laws.congestion.law import decide as decide_congestion
 from springtide.laws.initcwnd import rows as decisions
@@ -77,8 +76,8 @@ def decided(shared: Home) -> Home:
         decisions.WINDOWS.write_round(opened, moment, windows, policy.version)
         last = congestion_rows.PREFIXES.last_round(opened, moment)
         evidence = congestion_rows.evidence(opened, moment, policy, last)
-        chosen = decide_congestion(moment, policy, evidence, congestion_rows.previous(opened, last))
-        congestion_rows.PREFIXES.write_round(opened, moment, Frame.of(chosen), policy.version)
+        chosen = decide_congestion(moment, policy, evidence, congestion_rows.PREFIXES.left(opened, moment))
+        congestion_rows.PREFIXES.write_round(opened, moment, chosen, policy.version)
     return shared
 
 

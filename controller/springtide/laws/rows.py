@@ -128,6 +128,10 @@ class Decisions:
         lasts = self.lasts(last)
         return last if lasts.all() else last[lasts]
 
+    def left(self, store: Store, round_unix_s: int, within_s: int = MAX_HISTORY_S) -> Frame:
+        """What earlier decisions left for this round, as PREVIOUS rows."""
+        return self.lasting(self.remembered(store, round_unix_s, within_s=within_s))
+
     def carry(self, decided: Frame, now: int) -> Frame:
         """What a round's decisions leave for the next one, as PREVIOUS rows."""
         left = self.lasting(decided)
@@ -250,4 +254,5 @@ class Decisions:
         """For JSON: instants as text, and numbers with the digits that they have."""
         halves = [name for name in self.names if self.decided[name] == np.float32]
         shown = {name: None if row[name] is None else float(f"{row[name]:.7g}") for name in halves}
-        return {**row, **shown, **{name: row[name] and instants.show(row[name]) for name in self.instants}}
+        moments = [name for name in ("round", *self.instants) if name in row]
+        return {**row, **shown, **{name: row[name] and instants.show(row[name]) for name in moments}}

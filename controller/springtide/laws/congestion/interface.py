@@ -27,14 +27,13 @@ from springtide.laws.base import (
     Values,
     View,
     frozen,
-    of,
     pops_of,
     replayed,
 )
 from springtide.laws.columns import Table
 from springtide.laws.congestion import benefit, bundle, rows
 from springtide.laws.congestion.explain import client_prefix, explain
-from springtide.laws.congestion.law import ACTION, Action, decide
+from springtide.laws.congestion.law import ACTION, PREVIOUS, Action, decide
 from springtide.laws.congestion.prefixes import keys
 from springtide.laws.congestion.rows import PREFIXES
 from springtide.laws.standing import standing
@@ -72,23 +71,23 @@ class Congestion(Law):
     # Only prefixes with a decision have rows: a round without any is not a fault.
     every_round = False
 
-    def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Table, Table]:
+    def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Table, Frame]:
         last = PREFIXES.last_round(store, round_unix_s)
-        return rows.evidence(store, round_unix_s, policy, last), rows.previous(store, last)
+        return rows.evidence(store, round_unix_s, policy, last), PREFIXES.left(store, round_unix_s)
 
-    def pops(self, seen: Table, before: Table) -> set[str]:
+    def pops(self, seen: Table, before: Frame) -> set[str]:
         return pops_of(seen["pop"].tolist(), before["pop"].tolist())
 
-    def decide(self, now: int, policy: Policy, seen: Table, before: Table, frozen: Collection[str]) -> Table:
+    def decide(self, now: int, policy: Policy, seen: Table, before: Frame, frozen: Collection[str]) -> Frame:
         return decide(now, policy, seen, before, frozen)
 
-    def read(self, store: Store, round_unix_s: int) -> Table:
-        return rows.read_round(store, round_unix_s)
+    def read(self, store: Store, round_unix_s: int) -> Frame:
+        return PREFIXES.read_round(store, round_unix_s)
 
-    def write(self, store: Store, policy: Policy, round_unix_s: int, decided: Table) -> bool:
-        return PREFIXES.write_round(store, round_unix_s, Frame.of(decided), policy.version)
+    def write(self, store: Store, policy: Policy, round_unix_s: int, decided: Frame) -> bool:
+        return PREFIXES.write_round(store, round_unix_s, decided, policy.version)
 
-    def acting(self, decided: Table) -> Values:
+    def acting(self, decided: Frame) -> Values:
         return dict.fromkeys(keys(decided[decided["algorithm"] > 0]).tolist(), 1)
 
     def latest(self, store: Store, until_unix_s: int) -> int | None:
@@ -110,12 +109,12 @@ class Congestion(Law):
         )
 
     def replay(self, store: Store, policy: Policy, moments: Sequence[int]) -> Iterator[Replayed]:
-        last = rows.previous(store, PREFIXES.last_round(store, moments[0]))
+        last = PREFIXES.left(store, moments[0])
         for moment in moments:
             # Every prefix: which ones a replay remembers the store does not know.
             seen = rows.evidence(store, moment, policy, 0, least_low=0)
             decided = decide(moment, policy, seen, last, frozen(store, policy, moment, self.pops(seen, last))[1])
-            last = PREFIXES.carry(Frame.of(decided), moment).table()
+            last = PREFIXES.carry(decided, moment)
             recorded = self.read(store, moment)
             theirs = self.acting(recorded) if len(recorded) else None
             changed, recorded_changed = _changed(decided), _changed(recorded) if len(recorded) else None
@@ -131,12 +130,12 @@ class Congestion(Law):
         interval_s = policy.round.interval_s
         newest = instants.latest_round(instants.now(), interval_s)
         moment = asked_unix_s or self.latest(store, newest) or newest
-        found = rows.one(rows.read_round(store, moment), pop, prefix)
+        found = PREFIXES.read(store, moment - 1, moment, (pop, prefix))
         if not len(found):
             # Most prefixes have no row: nothing is remembered of them, so the tables are complete.
             seen = rows.evidence(store, moment, policy, 0, least_low=0)
             own = rows.one(seen, pop, prefix)
-            found = decide(moment, policy, own, rows.previous(store, 0), everyone=True)
+            found = decide(moment, policy, own, Frame.empty(0, PREVIOUS), everyone=True)
         listed = [rows.as_dict(row) for row in rows.rows(found)]
         own_row = listed[0] if listed else None
         explanation = explain(own_row, policy, rows.unranked(store, moment, policy, pop, prefix))
@@ -180,19 +179,16 @@ class Congestion(Law):
     def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
         """Client prefixes in the newest round that decided any."""
         [counts] = store.query(
-            f"""
+            """
             select
                 countIf(decided = 'bbr' and seen = 'same') as same,
                 countIf(decided = 'bbr' and seen = 'differs') as differs,
                 countIf(decided = 'bbr' and seen = 'unknown') as unknown,
                 countIf(decided != 'bbr' and seen = 'differs') as controls
             from prefix_treatments
-            where round = (
-                select max(newest.round) from {of(self.name, "as newest")}
-                and newest.round <= fromUnixTimestamp({{newest:UInt32}})
-            )
+            where round = fromUnixTimestamp({newest:UInt32})
             """,
-            {"newest": newest_round_unix_s},
+            {"newest": PREFIXES.last_round(store, newest_round_unix_s + 1)},
         )
         return Treated(**counts)
 
@@ -239,7 +235,7 @@ def contribution(fleet: Fleet, policy: Policy, on_bbr: Mapping[str, Iterable[Pre
     return Contribution(bundle.entries(fleet, policy.congestion.min_object_bytes, on_bbr, always=always))
 
 
-def _changed(decided: Table) -> int:
+def _changed(decided: Frame) -> int:
     """Those that began or ceased to use BBR: held-out ones change no route."""
     began = (decided["action"] == ACTION[Action.ENTER]) & (decided["algorithm"] > 0)
     # A row that leaves no longer shows that it was held out; of those the share is small.

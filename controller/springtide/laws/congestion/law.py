@@ -62,8 +62,14 @@ _LOG2 = {"rate": "log2_rate", "recent_rate": "recent_log2_rate"}
 
 
 def decide(
-    now: int, policy: Policy, evidence: Table, last: Table, frozen: Collection[str] = (), *, everyone: bool = False
-) -> Table:
+    now: int,
+    policy: Policy,
+    evidence: Table | Frame,
+    last: Table | Frame,
+    frozen: Collection[str] = (),
+    *,
+    everyone: bool = False,
+) -> Frame:
     """The round's DECIDED rows, sorted by PoP and prefix, of EVIDENCE and PREVIOUS rows in any order.
 
     `now` is the round. PoPs that are `frozen` have no trustworthy newest round. Rows are given for what is chosen, let
@@ -91,7 +97,7 @@ def decide(
     law = as_json(policy, ("congestion", "congestion_damping"), pops=[name.decode() for name in pop.texts])
     of_step = Rows(Frame(_SEEN, shown), np.arange(len(wanted))), before, overrides
     step("congestion", now, law, of_step, is_frozen, decided, (pop.numbers + 1).astype(np.uint32))
-    return decided.table() if everyone else decided[_worth_writing(decided)].table()
+    return decided if everyone else decided[_worth_writing(decided)]
 
 
 def least_low_rounds(law: CongestionPolicy) -> int:

@@ -44,18 +44,18 @@ class _Prefixes(Decisions):
         return keys(decided)
 
     def texts(self, decided: Frame) -> list[str]:
-        columns = self._columns(decided)
-        rows = zip(
-            decided["pop"].tolist(), columns["destination"].tolist(), decided["ip_version"].tolist(), strict=True
-        )
-        return [f"{pop.decode()} {destination.decode()} {version}" for pop, destination, version in rows]
+        rows = zip(decided["pop"].tolist(), _names(decided), decided["ip_version"].tolist(), strict=True)
+        return [f"{pop.decode()} {prefix} {version}" for pop, prefix, version in rows]
 
     def _columns(self, decided: Frame) -> Columns:
         columns = dict(super()._columns(decided))
         columns["src_pop"] = columns.pop("pop")
-        names = [prefix_text(IPv6Address(one)).encode() for one in addresses(decided)]
-        columns["destination"] = np.array(names, "S64")
+        columns["destination"] = np.array([name.encode() for name in _names(decided)], "S64")
         return {name: column for name, column in columns.items() if name not in _KEY}
+
+
+def _names(decided: Frame) -> list[str]:
+    return [prefix_text(IPv6Address(one)) for one in addresses(decided)]
 
 
 def _lasts(decided: Frame) -> Bits:
@@ -106,36 +106,24 @@ def _eligible(policy: Policy, round_unix_s: int) -> dict[str, Param]:
     }
 
 
-def previous(store: Store, last_unix_s: int) -> Table:
-    """What the decisions of that round left, as PREVIOUS rows."""
-    found = PREFIXES.remembered(store, last_unix_s + 1) if last_unix_s else Frame.empty(0, PREVIOUS)
-    return PREFIXES.lasting(found).table()
-
-
-def read_round(store: Store, round_unix_s: int) -> Table:
-    """All decisions of a round as DECIDED rows, sorted by PoP and prefix."""
-    return PREFIXES.read_round(store, round_unix_s).table()
-
-
 def on_bbr(store: Store, round_unix_s: int, max_age_s: int) -> dict[str, list[IPv4Network | IPv6Network]] | None:
     """Each PoP's prefixes that use BBR by the newest decisions up to the round, None where they are older than that."""
     newest = PREFIXES.last_round(store, round_unix_s + 1)
     if newest <= round_unix_s - max_age_s:
         return None
     found: dict[str, list[IPv4Network | IPv6Network]] = {}
-    decided = read_round(store, newest)
+    decided = PREFIXES.read_round(store, newest)
     chosen = decided[decided["algorithm"] == ALGORITHMS.index("bbr")]
-    for pop, address in zip(chosen["pop"].tolist(), addresses(chosen), strict=True):
-        found.setdefault(pop.decode(), []).append(ip_network(prefix_text(IPv6Address(address))))
+    for pop, name in zip(chosen["pop"].tolist(), _names(chosen), strict=True):
+        found.setdefault(pop.decode(), []).append(ip_network(name))
     return found
 
 
-def rows(decided: Table | Frame) -> Iterator[Row]:
+def rows(decided: Frame) -> Iterator[Row]:
     """DECIDED rows one by one, with words for numbers; instants in seconds since the epoch."""
-    frame = Frame.of(decided)
-    for row, address in zip(PREFIXES.rows(frame), addresses(frame), strict=True):
-        values = {name: value for name, value in row.items() if name not in ("high", "low")}
-        yield values | {"prefix": prefix_text(IPv6Address(address)), "algorithm": ALGORITHMS[row["algorithm"]]}
+    for row, name in zip(PREFIXES.rows(decided), _names(decided), strict=True):
+        values = {key: value for key, value in row.items() if key not in ("high", "low")}
+        yield values | {"prefix": name, "algorithm": ALGORITHMS[row["algorithm"]]}
 
 
 def as_dict(row: Row) -> dict[str, object]:
@@ -144,7 +132,7 @@ def as_dict(row: Row) -> dict[str, object]:
 
 
 def one(table: Table, pop: str, prefix: str) -> Table:
-    """The rows of one prefix at one PoP."""
+    """The evidence of one prefix at one PoP."""
     high, low = halves(prefix)
     found: Table = table[(table["pop"] == pop.encode()) & (table["high"] == high) & (table["low"] == low)]
     return found

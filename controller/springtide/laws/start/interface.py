@@ -114,7 +114,7 @@ class Start(Law):
             "trial": sum(bool(row["trial_window"]) for row in listed),
         }
         return View(
-            decisions=[STARTS.as_dict({"round": outcome.round, **row}) for row in listed],
+            decisions=[{"round": outcome.round, **STARTS.as_dict(row)} for row in listed],
             columns=["from", "action", "reason", "pairs and prefixes"],
             rows=[(*key, count) for key, count in sorted(counts.items())],
             summary=f"{states['set']} start at a rate of their own, {states['trial']} have values on trial",
@@ -122,7 +122,7 @@ class Start(Law):
         )
 
     def replay(self, store: Store, policy: Policy, moments: Sequence[int]) -> Iterator[Replayed]:
-        last = STARTS.lasting(STARTS.remembered(store, moments[0]))
+        last = STARTS.left(store, moments[0])
         for moment in moments:
             recorded = self.read(store, moment)
             if not policy.paces(moment) and not len(recorded):
@@ -174,7 +174,7 @@ class Start(Law):
                 "src_pop": src_pop,
                 "destination": unit,
                 "explanations": list(map(dict, lines)) or [dict(nothing)],
-                "decisions": [STARTS.as_dict(row) | {"round": instants.show(moment)} for row in found],
+                "decisions": [STARTS.as_dict(row) for row in found],
                 "history": past,
             },
         )
