@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
-from springtide.laws.base import Law, of
+from springtide.laws.base import Law, decided_by
 from springtide.laws.registry import LAWS, LEADING
 
 from dashboards.benefit import SIDE, sides
@@ -440,7 +440,7 @@ def _each_round(what: str, conditions: Iterable[tuple[Law, str]]) -> str:
     """A line a law: in how many of its rows an SQL condition holds."""
     counts = [
         f"select round, '{law.name}' as series, countIf({condition}) as {what}\n"
-        f"    from {of(law.name, 'final')} and $__timeFilter(round) group by round"
+        f"    from {decided_by(law.name, 'final')} and $__timeFilter(round) group by round"
         for law, condition in conditions
     ]
     every = "\n    union all\n    ".join(counts)
@@ -449,5 +449,5 @@ def _each_round(what: str, conditions: Iterable[tuple[Law, str]]) -> str:
 
 
 def _damped(law: Law) -> str:
-    newest = f"(select max(round) from {of(law.name)} and $__timeFilter(round))"
-    return f"(select countIf(suppressed) from {of(law.name, 'final')} and round = {newest})"
+    newest = f"(select max(round) from {decided_by(law.name)} and $__timeFilter(round))"
+    return f"(select countIf(suppressed) from {decided_by(law.name, 'final')} and round = {newest})"

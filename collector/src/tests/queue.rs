@@ -405,7 +405,7 @@ fn what_is_too_old_is_dropped_and_counted() {
     }
     let books = life.books();
     assert_eq!(books.sinks[1].rows_dropped[Cause::QueueAge as usize], 5);
-    // What is younger stays. Where a busy machine has let it grow as old before it was read, there is another one.
+    // A younger record stays. A busy machine may let one grow as old before it is read: then another one is made.
     for number in 1.. {
         let begun = Instant::now();
         life.append(number, 1, 10).unwrap();

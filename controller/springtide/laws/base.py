@@ -268,7 +268,7 @@ class Law(Protocol):
     def latest(self, store: Store, until_unix_s: int) -> int | None:
         """The newest round up to `until` that has decisions."""
         found = store.query(
-            f"select toUnixTimestamp(round) as newest from {of(self.name)} "
+            f"select toUnixTimestamp(round) as newest from {decided_by(self.name)} "
             # A maximum would read all of the history.
             "and round <= fromUnixTimestamp({until:UInt32}) order by round desc limit 1",
             {"until": until_unix_s},
@@ -298,7 +298,7 @@ class Law(Protocol):
     def explain(
         self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, asked_unix_s: int | None
     ) -> Explained | None:
-        """Of a destination that it explains; None where no edge of the PoP does what it says. Raises InputError."""
+        """Explain a destination; None where no edge of the PoP does what the law says. Raises InputError."""
         return None
 
     def newest(self, store: Store, policy: Policy, until_unix_s: int) -> Newest | None:
@@ -378,8 +378,8 @@ def frozen(store: Store, policy: Policy, round_unix_s: int, pops: set[str]) -> t
     return found, lacking(found, policy.completeness, pops)
 
 
-def of(law: str, how: str = "") -> str:
-    """A law's rows in SQL, for a condition to follow by `and`."""
+def decided_by(law: str, how: str = "") -> str:
+    """Name a law's rows in SQL: the table, `how` (an alias, final), and a condition that others follow by `and`."""
     return f"path_decisions {how} where part = '{law}'"
 
 
@@ -395,9 +395,10 @@ def newest_of(
             countIf({acts}) as acting,
             countIf(reason = 'held_incomplete_input') as held,
             countIf(({left_out}) and {{ttl_s:UInt32}} >= 0) as left_out
-        from {of(law, "as decided final")}
+        from {decided_by(law, "as decided final")}
         and round = (
-            select newest.round from {of(law, "as newest")} and newest.round <= fromUnixTimestamp({{until:UInt32}})
+            select newest.round from {decided_by(law, "as newest")}
+            and newest.round <= fromUnixTimestamp({{until:UInt32}})
             order by newest.round desc limit 1
         )
         """,

@@ -1,4 +1,4 @@
-"""Which edges keep the kernel's default, so that the others' benefit is a difference."""
+"""Edges that keep the kernel's default, so that the others' benefit is a difference."""
 
 from __future__ import annotations
 

@@ -33,15 +33,15 @@ class Action(StrEnum):
 ACTIONS = tuple(Action(name) for name in _core.actions("congestion"))
 ACTION = {action: number for number, action in enumerate(ACTIONS)}
 REASONS = tuple(name for name, _ in _core.reasons("congestion"))
-# Of each reason what decides on it.
+# The rule behind each reason.
 RULES = dict(_core.reasons("congestion"))
-# Of these nothing is written, unless something else is remembered of the prefix: most prefixes are never chosen.
+# Reasons of prefixes that get no row, unless something else is remembered of them: most are never chosen.
 _USUAL = [REASONS.index(name) for name in ("thin_evidence", "below_duty_cycle")]
 
-# What a step reads and leaves, and what else it decides: core/src/step/congestion/rows.rs. Instants in seconds since
-# the epoch, 0 is none; rates in bytes per second, growth in powers of two, NaN is unknown.
+# Columns that a step reads and leaves, and those that it decides: core/src/step/congestion/rows.rs. Instants in seconds
+# since the epoch, 0 is none; rates in bytes per second, growth in powers of two, NaN is unknown.
 _SEEN, _STATE = np.dtype(forms("congestion", "seen")), forms("congestion", "state")
-# What the decisions before this round left; `round` is their own.
+# State that the decisions before this round left; `round` is theirs.
 PREVIOUS = np.dtype([*KEY, ("ip_version", "u1"), ("round", "<u4"), *_STATE])
 # The rows of path_decisions without what a round has in common.
 DECIDED = np.dtype(
@@ -107,7 +107,7 @@ def least_low_rounds(law: CongestionPolicy) -> int:
 
 
 def _shown(seen: Rows) -> dict[str, NDArray[Any]]:
-    """What the round showed of each prefix; NaN is unknown."""
+    """Evidence of each prefix; NaN is unknown."""
     shown = taken_at(seen.table, (EVIDENCE.names or ())[len(KEY) :], seen.at)
     for name in ("rtt_us", "retransmit_ratio", *_LOG2.values()):
         shown[name] = np.where((seen.at >= 0) & (shown[name] >= 0), shown[name], np.nan)
@@ -115,7 +115,7 @@ def _shown(seen: Rows) -> dict[str, NDArray[Any]]:
 
 
 def _worth_writing(decided: Frame) -> Bits:
-    """Which rows say more than that a prefix is not poor."""
+    """Find the rows that say more than that a prefix is not poor."""
     is_usual = (decided["action"] == ACTION[Action.NONE]) & np.isin(decided["reason"], _USUAL)
     found: Bits = ~is_usual | (decided["penalty"] > 0) | (decided["hold_until"] > 0)
     return found

@@ -18,10 +18,10 @@ from springtide.laws.switchback import turn
 from springtide.observe.pairs import OBSERVED
 from springtide.policy import Policy
 
-# What a step leaves for the next round, and what else it decides: core/src/step/initcwnd/rows.rs.
+# Columns that a step leaves for the next round, and those that it decides: core/src/step/initcwnd/rows.rs.
 STATE, _OTHERS = forms("initcwnd", "state"), forms("initcwnd", "decided")
-# What the decisions before this round left of a pair that has history or a window in use; `round` is their own. Of
-# `measured_rounds` those of the last `duty_window_rounds`, this one excluded.
+# State that the decisions before this round left of a pair with history or a window in use; `round` is theirs. Counted
+# in `measured_rounds` are those of the last `duty_window_rounds`, this one excluded.
 PREVIOUS = np.dtype([*UNIT_KEY, *STATE, ("round", "<u4")])
 # Columns that a decision repeats.
 _KEPT = (
@@ -76,7 +76,7 @@ def decide(now: int, policy: Policy, observed: Table | Frame, last: Frame, froze
 
 
 def lasts(decided: Frame) -> NDArray[np.bool_]:
-    """Which decisions leave anything for the next round."""
+    """Find the decisions that leave anything for the next round."""
     found: NDArray[np.bool_] = (
         np.isfinite(decided["smoothed_cwnd"]) | (decided["initcwnd"] > 0) | (decided["harmful_initcwnd"] > 0)
     )
@@ -95,7 +95,7 @@ def only_guard(last: Frame) -> Frame:
 
 
 def _turns(policy: Policy, now: int, pairs: Frame) -> NDArray[np.uint8]:
-    """Of each pair why an experiment has it off in this round; 0: it has not."""
+    """Number why an experiment has a pair off in this round; 0: it has not."""
     found = np.zeros(len(pairs), np.uint8)
     if policy.experiment.switches:
         for row, (src, dst, *_) in enumerate(pairs.tolist()):
