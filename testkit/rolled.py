@@ -14,7 +14,7 @@ import yaml
 from springtide.fleet import Fleet
 from springtide.frame import Frame
 from springtide.laws.start.evidence import observe
-from springtide.laws.start.units import keys
+from springtide.laws.units import keys
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.rollup import rollup
 from springtide.policy import StartPolicy

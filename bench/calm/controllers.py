@@ -14,7 +14,7 @@ from springtide.laws.columns import Table
 from springtide.laws.initcwnd.law import PREVIOUS, decide
 from springtide.laws.initcwnd.pairs import DutyMemory
 from springtide.laws.initcwnd.rows import WINDOWS
-from springtide.laws.start.units import keys
+from springtide.laws.units import keys
 from springtide.policy import Policy
 
 CMIN, CMAX = 10, 100

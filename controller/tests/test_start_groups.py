@@ -13,7 +13,7 @@ from springtide.laws.columns import coded, same
 from springtide.laws.start.evidence import OBSERVED
 from springtide.laws.start.groups import PLACE, named
 from springtide.laws.start.law import PREVIOUS, decide
-from springtide.laws.start.units import UNIT_KEY
+from springtide.laws.units import UNIT_KEY
 from springtide.store import Store
 
 from testkit.start_law import ROUND, Loop, policy, proved, row

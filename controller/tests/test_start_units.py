@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from springtide.frame import Coded, Frame
 from springtide.laws.columns import begins, coded
-from springtide.laws.start.units import UNIT_KEY, placed
+from springtide.laws.units import UNIT_KEY, placed
 
 Unit = tuple[bytes, bytes, int]
 ALL: list[Unit] = [

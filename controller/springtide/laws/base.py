@@ -16,6 +16,7 @@ from springtide.fleet import Fleet
 from springtide.laws.columns import Rows
 from springtide.laws.effect import METHODS, Effect
 from springtide.laws.entry import Part
+from springtide.laws.rows import Decisions
 from springtide.metrics import Gauges, Metric
 from springtide.observe.completeness import Input, inputs, lacking
 from springtide.policy import Policy
@@ -216,11 +217,12 @@ class Law(Protocol):
     """One control law: inherit from it, and override what differs from the defaults here, which are those of a law that
     remembers nothing and sets nothing. What reads or writes the store raises StoreError.
 
-    `name` is its word in commands, tasks, metrics and the policy; its rows are those of path_decisions with that
-    `part`. `title` and `help` are for people, `units` what it decides on.
+    `name` is its word in commands, tasks, metrics and the policy, `decisions` its rows in the store. `title` and `help`
+    are for people, `units` what it decides on.
     """
 
     name: str
+    decisions: Decisions
     title: str
     help: str
     units: str
@@ -255,11 +257,11 @@ class Law(Protocol):
 
     def read(self, store: Store, round_unix_s: int) -> Rows:
         """A round's decisions as they are in the store."""
-        ...
+        return self.decisions.read_round(store, round_unix_s)
 
     def write(self, store: Store, policy: Policy, round_unix_s: int, decided: Rows) -> bool:
         """Make the round's rows these. Gives back whether anything had to be written."""
-        ...
+        return self.decisions.write_round(store, round_unix_s, decided, policy.version)
 
     def acting(self, decided: Rows) -> Values:
         """Of which units a round's decisions set a value, and which, by the unit's key."""

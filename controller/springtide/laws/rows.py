@@ -18,8 +18,8 @@ from springtide import _core, instants
 from springtide.errors import StoreError
 from springtide.frame import Coded, Frame
 from springtide.laws.columns import Bits, Keys, begins, coded, same
-from springtide.laws.start.units import UNIT_KEY, keys, width
 from springtide.laws.step import Part
+from springtide.laws.units import UNIT_KEY, keys, width
 from springtide.policy import MAX_HISTORY_S
 from springtide.store import Row, Store
 from springtide.store.binary import Columns

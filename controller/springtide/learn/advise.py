@@ -10,7 +10,7 @@ import numpy as np
 
 from springtide import instants
 from springtide.laws.columns import Table
-from springtide.laws.start.units import keys
+from springtide.laws.units import keys
 from springtide.learn.advise_path import EVIDENCE, SIZES, Basis, Interval, Path, Risk, path_of
 from springtide.policy import Policy
 from springtide.store import Store

@@ -44,6 +44,7 @@ from springtide.store import Row, Store
 
 class Congestion(Law):
     name = "congestion"
+    decisions = PREFIXES
     title = "Which client prefixes use BBR"
     help = """Decide which client prefixes of each PoP use BBR, for one round.
 
@@ -80,12 +81,6 @@ class Congestion(Law):
 
     def decide(self, now: int, policy: Policy, seen: Table, before: Frame, frozen: Collection[str]) -> Frame:
         return decide(now, policy, seen, before, frozen)
-
-    def read(self, store: Store, round_unix_s: int) -> Frame:
-        return PREFIXES.read_round(store, round_unix_s)
-
-    def write(self, store: Store, policy: Policy, round_unix_s: int, decided: Frame) -> bool:
-        return PREFIXES.write_round(store, round_unix_s, decided, policy.version)
 
     def acting(self, decided: Frame) -> Values:
         return dict.fromkeys(keys(decided[decided["algorithm"] > 0]).tolist(), 1)

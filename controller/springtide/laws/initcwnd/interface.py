@@ -49,7 +49,7 @@ from springtide.laws.initcwnd.explain import (
 from springtide.laws.initcwnd.law import PREVIOUS, decide
 from springtide.laws.initcwnd.rows import WINDOWS
 from springtide.laws.standing import standing
-from springtide.laws.start.units import keys
+from springtide.laws.units import keys
 from springtide.metrics import Metric
 from springtide.observe.pairs import pair_observations
 from springtide.policy import Policy
@@ -58,6 +58,7 @@ from springtide.store import Store
 
 class Initcwnd(Law):
     name = "initcwnd"
+    decisions = WINDOWS
     title = "The initial congestion window of every pair of PoPs"
     help = """Decide the initial congestion window of every pair of PoPs for one round.
 
@@ -86,11 +87,8 @@ class Initcwnd(Law):
     def decide(self, now: int, policy: Policy, seen: Table, before: Frame, frozen: Collection[str]) -> Frame:
         return decide(now, policy, seen, before, frozen)
 
-    def read(self, store: Store, round_unix_s: int) -> Frame:
-        return WINDOWS.read_round(store, round_unix_s)
-
     def write(self, store: Store, policy: Policy, round_unix_s: int, decided: Frame) -> bool:
-        written = WINDOWS.write_round(store, round_unix_s, decided, policy.version)
+        written = super().write(store, policy, round_unix_s, decided)
         edges.write_round(store, round_unix_s, edges.edge_decisions(policy, round_unix_s), policy.version)
         return written
 

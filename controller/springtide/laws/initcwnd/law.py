@@ -12,9 +12,9 @@ from springtide.frame import Frame
 from springtide.laws.columns import Table, taken_at
 from springtide.laws.initcwnd.decision import Reason
 from springtide.laws.initcwnd.edges import edge_decisions
-from springtide.laws.start.units import UNIT_KEY, placed
 from springtide.laws.step import Rows, as_json, forms, step
 from springtide.laws.switchback import turn
+from springtide.laws.units import UNIT_KEY, placed
 from springtide.observe.pairs import OBSERVED
 from springtide.policy import Policy
 

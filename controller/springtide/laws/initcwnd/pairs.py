@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from springtide.frame import Frame
 from springtide.laws.columns import Bits, Keys, align, union
-from springtide.laws.start.units import UNIT_KEY, keys
+from springtide.laws.units import UNIT_KEY, keys
 
 
 class DutyMemory:

@@ -11,7 +11,7 @@ from springtide.laws.initcwnd.decision import Action, Decision, Reason
 from springtide.laws.initcwnd.law import DECIDED, PREVIOUS, lasts, only_guard
 from springtide.laws.initcwnd.pairs import DutyMemory
 from springtide.laws.rows import TABLE, Decisions
-from springtide.laws.start.units import UNIT_KEY, keys
+from springtide.laws.units import UNIT_KEY, keys
 from springtide.policy import MAX_HISTORY_S, Policy
 from springtide.store import Row, Store
 

@@ -9,8 +9,8 @@ from springtide.laws.columns import Table, align
 from springtide.laws.start.gain import Floats
 from springtide.laws.start.groups import PLACE
 from springtide.laws.start.policy import StartPolicy
-from springtide.laws.start.units import UNIT_KEY, keys, width
 from springtide.laws.step import forms
+from springtide.laws.units import UNIT_KEY, keys, width
 from springtide.store import Param, Store
 from springtide.store.files import sql
 

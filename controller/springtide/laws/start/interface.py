@@ -43,7 +43,7 @@ from springtide.laws.start.groups import PLACE, places, regions
 from springtide.laws.start.groups import named as group_names
 from springtide.laws.start.law import PREVIOUS, UNSEEN, decide
 from springtide.laws.start.rows import STARTS, history
-from springtide.laws.start.units import UNIT_KEY, keys, placed
+from springtide.laws.units import UNIT_KEY, keys, placed
 from springtide.metrics import Metric
 from springtide.policy import Policy
 from springtide.store import Store
@@ -58,6 +58,7 @@ _EVIDENCE = [name for name in OBSERVED.names or () if name in (SHOWN.names or ()
 
 class Start(Law):
     name = "start"
+    decisions = STARTS
     title = "How fast and how wide connections start"
     help = """Decide how fast and how wide connections start, for one round: the rate that a path has proved, for one
     connection and for all together, and the window that it carries in a round trip.
@@ -92,12 +93,6 @@ class Start(Law):
         if not policy.paces(now):
             return decide(now, policy, seen[:0], before[:0], seen[:0], frozen)[:0]
         return decide(now, policy, seen, before, seen, frozen)
-
-    def read(self, store: Store, round_unix_s: int) -> Frame:
-        return STARTS.read_round(store, round_unix_s)
-
-    def write(self, store: Store, policy: Policy, round_unix_s: int, decided: Frame) -> bool:
-        return STARTS.write_round(store, round_unix_s, decided, policy.version)
 
     def acting(self, decided: Frame) -> Values:
         chosen = decided[decided["window"] > 0]

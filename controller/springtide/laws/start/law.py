@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from springtide.frame import Coded, Frame
 from springtide.laws.columns import Bits, Table, coded, taken_at
 from springtide.laws.start.evidence import OBSERVED, SEEN
-from springtide.laws.start.units import UNIT_KEY, placed
 from springtide.laws.step import Rows, as_json, forms, step
+from springtide.laws.units import UNIT_KEY, placed
 from springtide.policy import Policy
 
 # What a step leaves for the next round, and what else it decides: core/src/step/start/state.rs and round.rs.
