@@ -81,7 +81,7 @@ part! {
         optional opted_out: Vec<OwnSide>;
         /// Fallback where the program cannot be loaded: as much as routes can, or nothing.
         required otherwise: Otherwise;
-        /// Connections of a thousand that leave a first-flight record; without, none.
+        /// Connections of a thousand that leave a first-flight record, whatever their destination; without, none.
         optional record_permille: Option<u32>, within 0..=1000;
     }
 }

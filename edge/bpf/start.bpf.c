@@ -89,6 +89,25 @@ static __always_inline void fill(struct bpf_sock_ops *ctx, struct bpf_sock *sk, 
 	}
 }
 
+/* A connection to what the bundle does not name starts as the kernel made it: its record shows what the path carries. */
+static __always_inline void watch_unnamed(struct bpf_sock_ops *ctx, struct bpf_sock *sk, struct settings *common,
+					  struct entry *entry, struct prefix *prefix, __u64 now)
+{
+	struct start *start = bpf_sk_storage_get(&starts, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (!start) {
+		count(TOTAL_NO_MEMORY);
+		return;
+	}
+	fill(ctx, sk, start, common, entry, prefix, now);
+	start->others = ctx->bpf_sock_ops_cb_flags;
+	start->flags |= RECORD;
+	barrier();
+	*(volatile __u8 *)&start->layout = LAYOUT;
+	bpf_sock_ops_cb_flags_set(ctx, start->others | BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG |
+					       BPF_SOCK_OPS_PARSE_ALL_HDR_OPT_CB_FLAG);
+}
+
 /* A connection is established. */
 static __always_inline void begin(struct bpf_sock_ops *ctx)
 {
@@ -98,7 +117,7 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	struct settings *common;
 	struct start *start;
 	struct state *state;
-	__u32 slot, window, rate, most, random;
+	__u32 slot, window, rate, most, random, leaves_record;
 	__u64 now, cookie;
 	int wanted = BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG;
 
@@ -112,7 +131,8 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	if (!common)
 		return;
 	if (bpf_ktime_get_boot_ns() >= common->deadline_ns) {
-		count(TOTAL_EXPIRED);
+		if (!(entry->flags & UNNAMED))
+			count(TOTAL_EXPIRED);
 		return;
 	}
 	if (draining())
@@ -125,7 +145,16 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 		count_opted_out();
 		return;
 	}
+	now = bpf_ktime_get_ns();
+	cookie = bpf_get_socket_cookie(ctx);
+	random = mixed(cookie ^ common->seed);
+	leaves_record = within(mixed(cookie ^ ~common->seed), common->record_permille);
 	cut(&prefix, entry->length);
+	if (entry->flags & UNNAMED) {
+		if (leaves_record)
+			watch_unnamed(ctx, sk, common, entry, &prefix, now);
+		return;
+	}
 	state = state_of(&prefix);
 	if (!state) {
 		count(TOTAL_NO_STATE);
@@ -136,12 +165,9 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 		count(TOTAL_NO_MEMORY);
 		return;
 	}
-	now = bpf_ktime_get_ns();
-	cookie = bpf_get_socket_cookie(ctx);
-	random = mixed(cookie ^ common->seed);
 	fill(ctx, sk, start, common, entry, &prefix, now);
 	start->others = ctx->bpf_sock_ops_cb_flags;
-	if (within(mixed(cookie ^ ~common->seed), common->record_permille)) {
+	if (leaves_record) {
 		start->flags |= RECORD;
 		wanted |= BPF_SOCK_OPS_PARSE_ALL_HDR_OPT_CB_FLAG;
 	}

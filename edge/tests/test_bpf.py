@@ -12,6 +12,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import pytest
 from lab.connections import own_network
 from testkit import bpf
 from testkit.bpf import PRELUDE, Program, ask
+from testkit.loopback import on_loopback
 
 pytestmark = pytest.mark.root
 
@@ -216,6 +218,38 @@ def test_a_share_of_the_connections_gets_the_trial(program: Program) -> None:
     assert all(one["trial"] == (one["window"] == 33) for one in records)
     status = program.status()["prefixes"][0]
     assert (status["entry"]["started"], status["trial"]["started"]) == (windows.count(22), windows.count(33))
+
+
+def test_what_a_bundle_does_not_name_leaves_records_of_the_kernels_own_start(program: Program) -> None:
+    on_loopback(["10.9.7.1", "10.9.8.1", "10.9.9.1", "fd09::9"])
+    values = {"excluded": ["10.9.8.0/24"], "entries": [entry("10.9.7.0/24", initcwnd=30)]}
+    program.apply({"record_permille": 1000, **values})
+    code = """
+found = {}
+for host in ("10.9.7.1", "10.9.8.1", "10.9.9.1", "fd09::9", "127.0.0.1", "::1"):
+    opener, accepted = pair(host)
+    move(opener, accepted, 200_000)
+    found[host] = window(accepted)
+print(json.dumps(found))
+"""
+    assert ask(program, code) == {"10.9.7.1": 30} | dict.fromkeys(
+        ["10.9.8.1", "10.9.9.1", "fd09::9", "127.0.0.1", "::1"], 10
+    )
+    found = Counter(
+        (one["prefix"], one["window"], one["rate"], bool(one["acked_100k_us"])) for one in program.records()
+    )
+    # Both ends of each; those that sent were acknowledged.
+    places = (("10.9.7.0/24", 30), ("0.0.0.0/0", None), ("::/0", None))
+    assert found == Counter((prefix, window, None, sent) for prefix, window in places for sent in (False, True))
+    status = program.status()
+    assert status["totals"]["untreated"] == 0, "only entries count what they leave alone"
+    assert [one["prefix"] for one in status["prefixes"]] == ["10.9.7.0/24"]
+    program.apply(values)
+    ask(program, "pair('10.9.9.1'); print(1)")
+    assert program.records() == []
+    program.apply({"record_permille": 1000, "opted_out": [{"prefix": "10.9.9.0/24"}]})
+    ask(program, "pair('10.9.9.1'); print(1)")
+    assert program.records() == []
 
 
 def test_past_its_time_a_bundle_does_nothing_though_nobody_withdraws_it(program: Program) -> None:

@@ -234,7 +234,7 @@ create table if not exists rollup_flights$on_cluster (
     started_step UInt8 codec (ZSTD(1)),
     -- How many connections were starting at once.
     started_at_once UInt32 codec (ZSTD(1)),
-    -- The length of the entry's prefix.
+    -- The length of the entry's prefix; 0 where the bundle does not name the destination.
     started_prefix_length UInt8 codec (ZSTD(1)),
     -- Whether it started with what the last decisions before the round give its arm.
     in_force Bool,

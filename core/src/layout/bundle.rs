@@ -21,8 +21,10 @@ const LARGEST_RATE: u64 = u32::MAX as u64 - 1;
 
 /// [`Entry::flags`]: an excluded destination; it is counted, nothing else.
 pub const LEAVE_ALONE: u8 = 1;
-/// [`Entry::flags`]: hides a wider IPv6 prefix from mapped IPv4 addresses.
+/// [`Entry::flags`]: hides a wider prefix; nothing is done, and nothing counted.
 pub const NOTHING: u8 = 2;
+/// [`Entry::flags`]: every destination that the bundle does not name; connections leave a record, nothing else.
+pub const UNNAMED: u8 = 4;
 
 /// Values that connections to a prefix start with; 0 is the kernel's default.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -50,7 +52,7 @@ pub struct Entry {
     pub algorithm: u8,
     /// Length of its prefix.
     pub length: u8,
-    /// [`LEAVE_ALONE`] or [`NOTHING`].
+    /// [`LEAVE_ALONE`], [`NOTHING`] or [`UNNAMED`].
     pub flags: u8,
     /// Place of the settings of its generation.
     pub slot: u8,

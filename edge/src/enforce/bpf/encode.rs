@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use sha2::{Digest, Sha256};
 
 use super::error::{Error, Result};
-use super::prefixes::{Cover, MAPPED, hides, length_of, mask, prefix_of};
+use super::prefixes::{
+    ALL, Cover, LOOPBACK_4, LOOPBACK_6, MAPPED, hides, length_of, mask, prefix_of,
+};
 use crate::bundle::{Bundle, Enforce};
 use springtide_core::layout::{
     self, ALGORITHM_NAME, ALGORITHMS, Address, LEAVE_ALONE, LeftAlone, NOTHING, OWN_SIDES, OwnSide,
-    Prefix, Settings,
+    Prefix, Settings, UNNAMED,
 };
 
 /// A bundle, ready to be written into maps.
@@ -77,11 +79,8 @@ pub(super) fn encode(bundle: &Bundle, moment: Moment) -> Result<Encoded> {
         )
     };
     values.extend(excluded.iter().map(|prefix| alone(*prefix, LEAVE_ALONE)));
-    if values.iter().any(|(prefix, _)| hides(prefix))
-        && !values.iter().any(|(prefix, _)| *prefix == MAPPED)
-    {
-        values.push(alone(MAPPED, NOTHING));
-    }
+    let beside = beside(&values, bundle.enforce.record_permille.unwrap_or(0) > 0);
+    values.extend(beside.iter().map(|&(prefix, flags)| alone(prefix, flags)));
     Ok(Encoded {
         settings: settings_of(bundle, moment, &algorithms),
         left_alone: left_alone(bundle)?,
@@ -90,6 +89,27 @@ pub(super) fn encode(bundle: &Bundle, moment: Moment) -> Result<Encoded> {
         excluded: u32::try_from(excluded.len()).unwrap_or(u32::MAX),
         receive_windows,
     })
+}
+
+/// Entries that no bundle has. Where connections leave records, all those do that leave this host: those to what the
+/// bundle does not name start as the kernel makes them, and show what their path carries.
+fn beside(values: &[(Prefix, layout::Entry)], are_recorded: bool) -> Vec<(Prefix, u8)> {
+    let hidden = values.iter().any(|(prefix, _)| hides(prefix));
+    let wanted = match (are_recorded, hidden) {
+        (true, _) => vec![
+            (ALL, UNNAMED),
+            // An IPv6 prefix over the mapped addresses takes no IPv4.
+            (MAPPED, UNNAMED),
+            (prefix_of(&LOOPBACK_4), NOTHING),
+            (prefix_of(&LOOPBACK_6), NOTHING),
+        ],
+        (false, true) => vec![(MAPPED, NOTHING)],
+        (false, false) => Vec::new(),
+    };
+    wanted
+        .into_iter()
+        .filter(|(prefix, _)| !values.iter().any(|(known, _)| known == prefix))
+        .collect()
 }
 
 fn algorithms(bundle: &Bundle) -> Result<BTreeMap<&str, u8>> {
@@ -279,6 +299,37 @@ mod tests {
             found(&encoded),
             wanted.map(|(net, flags)| (net.to_owned(), flags))
         );
+    }
+
+    #[test]
+    fn where_connections_leave_records_all_do_but_this_hosts_own() {
+        let mut given = bundle(vec![entry("::/0"), entry("127.0.0.0/8")], &["0.0.0.0/0"]);
+        given.enforce.record_permille = Some(1);
+        let encoded = encode(&given, MOMENT).unwrap();
+        let wanted = [
+            ("::/0", 0),
+            ("0.0.0.0/0", LEAVE_ALONE),
+            ("127.0.0.0/8", NOTHING),
+            ("::1/128", NOTHING),
+        ];
+        assert_eq!(
+            found(&encoded),
+            wanted.map(|(net, flags)| (net.to_owned(), flags))
+        );
+        given = bundle(vec![], &[]);
+        given.enforce.record_permille = Some(1000);
+        let encoded = encode(&given, MOMENT).unwrap();
+        let wanted = [
+            ("::/0", UNNAMED),
+            ("0.0.0.0/0", UNNAMED),
+            ("127.0.0.0/8", NOTHING),
+            ("::1/128", NOTHING),
+        ];
+        assert_eq!(
+            found(&encoded),
+            wanted.map(|(net, flags)| (net.to_owned(), flags))
+        );
+        assert_eq!((encoded.entries, encoded.excluded), (0, 0));
     }
 
     #[test]

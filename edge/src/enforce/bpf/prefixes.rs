@@ -1,9 +1,9 @@
 //! Prefixes of both families as the maps have them: IPv4 in its mapped form. Pure.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnet::{IpNet, Ipv6Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use springtide_core::layout::{Address, Prefix};
 
@@ -12,6 +12,16 @@ pub(super) const MAPPED: Prefix = Prefix {
     length: 96,
     address: Address::new([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0]),
 };
+
+/// Every address.
+pub(super) const ALL: Prefix = Prefix {
+    length: 0,
+    address: Address::new([0; 16]),
+};
+/// This host's own, IPv4.
+pub(super) const LOOPBACK_4: IpNet = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8));
+/// This host's own, IPv6.
+pub(super) const LOOPBACK_6: IpNet = IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128));
 
 /// Its mapped form.
 pub(super) fn prefix_of(net: &IpNet) -> Prefix {
