@@ -82,10 +82,6 @@ def _socket(host: Host, row: Sample) -> None:
             host.values[name].append((row[name], weight))
     if row["young"] and row["snd_wnd"]:
         host.values["snd_wnd"].append((row["snd_wnd"], weight))
-    unique = row["life_bytes_sent"] - again
-    if row["young"] and not row["recorded"] and unique > 10 * row["snd_mss"]:
-        host.counts["default"][0] += 1
-        host.counts["default"][1] += row["life_bytes_lost"] > 0
 
 
 def _unit(sample: Sample) -> Unit | None:
@@ -125,15 +121,19 @@ def _flight(host: Host, unit: Unit, record: Sample, records: Sequence[Sample], d
         for moments in (before, decided)
     )
     was_given = bool(record["started_window"] or record["started_rate"])
-    if gave != gives or was_given != (gives[0] > 0) or (arm == 1 and not gives[0]):
-        return
-    host.counts["judged"][0] += 1
-    host.counts["judged"][1] += record["started_step"] > 0
     resent = record["first_flight_retrans"] or 0
     segments = record.get("first_flight_segs")
     if segments is None:
         segments = max(0, record["data_segs_out"] - max(0, record["total_retrans"] - resent))
-    if record["started_step"] or segments - min(segments, resent, record["total_retrans"]) <= 10:
+    is_long = not record["started_step"] and segments - min(segments, resent, record["total_retrans"]) > 10
+    if gave != gives or was_given != (gives[0] > 0) or (arm == 1 and not gives[0]):
+        if is_long and not record["started_prefix_length"]:
+            host.counts["default"][0] += 1
+            host.counts["default"][1] += resent > 0
+        return
+    host.counts["judged"][0] += 1
+    host.counts["judged"][1] += record["started_step"] > 0
+    if not is_long:
         return
     counts = host.counts[f"arm {arm}"]
     counts[0] += 1

@@ -237,6 +237,7 @@ class Traffic:
                 train_bytes=(train := draw.choice([None, None, 5_792, 13_032])),
                 train_time=train and draw.choice([1, 400, draw.randrange(1_000, 40_000)]),
                 first_flight_segs=(None, 8, 12, 70)[self.cookies % 4],
+                started_prefix_length=draw.choice([24, 24, 0]),
             )
 
 

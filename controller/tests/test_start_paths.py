@@ -363,19 +363,22 @@ def test_without_decisions_first_flights_are_of_nothing_in_force(store: Store) -
 
 
 @together
-def test_default_starts_are_young_connections_without_a_record() -> Iterator[Rolled]:
+def test_starts_that_the_bundle_does_not_name_are_the_defaults() -> Iterator[Rolled]:
+    """Beside values in use they are held against these; where there are none they are the path's own."""
     traffic = Traffic()
     traffic.hosts("ams-1")
-    for lost in (0, 0, 3):
-        # 14 segments of data.
-        traffic.connection(
-            "ams-1", "::ffff:10.77.2.9", 10**6, sent=(14 + lost) * MSS, bytes_retrans=lost * MSS, polls=0
-        )
-    traffic.connection("ams-1", "::ffff:10.77.2.9", 10**6, sent=9 * MSS, polls=0)
-    yield (rolled := Rolled(traffic.rows))
+    for peer in ("::ffff:10.77.2.9", "::ffff:10.77.3.9"):
+        traffic.connection("ams-1", peer, 10**6, sent=14 * MSS, polls=0)
+        for more in ({}, {}, {"first_flight_retrans": 3, "total_retrans": 3}, {"first_flight_segs": 10}):
+            traffic.flight("ams-1", peer, ROUND - 300, 0, **{"started_prefix_length": 0, "first_flight_segs": 70} | more)
+    # Named, but its SYN was sent again: it was left alone for that.
+    traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 0)
+    yield (rolled := Rolled(traffic.rows, decided=DECIDED))
     found = rolled.seen(FRA)
-    assert (found["default_flights"], found["default_lossy"]) == (3, 1)
+    assert (found["default_flights"], found["default_lossy"], found["flights_0"]) == (3, 1, 0)
     assert found["receiver_window"] == 65_535
+    found = rolled.seen(("ams", "nyc", 4))
+    assert (found["default_flights"], found["flights_0"], found["lossy_0"]) == (0, 3, 1)
 
 
 @together

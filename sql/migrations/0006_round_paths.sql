@@ -135,8 +135,8 @@ create table if not exists rollup_paths$on_cluster ( -- noqa: PRS
     trial_path_carried_permille UInt32 default 0 codec (ZSTD(1)),
     -- Starts with values in force that an edge's brake had cut.
     braked UInt64 codec (ZSTD(1)),
-    -- Young connections of more than ten segments that started with the kernel's default, and those that lost
-    -- something.
+    -- First flights of more than ten segments that started with the kernel's default beside values in use, since their
+    -- edge's bundle does not name the path (it is held out, or has no part of it); and those that lost something.
     default_flights UInt64 codec (ZSTD(1)),
     default_lossy UInt64 codec (ZSTD(1)),
     -- The quantiles of the sketches that the law of starts reads by its default policy, found once as a row is written.

@@ -20,9 +20,12 @@ recorded as (
         netns,
         cookie,
         in_force as is_judged,
-        in_force
-        and started_step = 0
-        and first_flight_segments - least(first_flight_segments, first_flight_resent, resent) > 10 as is_flight,
+        -- A connection of ten segments or fewer shows nothing of larger windows.
+        started_step = 0
+        and first_flight_segments - least(first_flight_segments, first_flight_resent, resent) > 10 as is_long,
+        in_force and is_long as is_flight,
+        -- Its edge's bundle does not name the path, though values are in use: it is held out, or has no part of them.
+        is_long and not in_force and started_prefix_length = 0 as is_default,
         started_arm = 1 as is_trial,
         started_step > 0 as is_braked,
         first_flight_segments,
@@ -208,7 +211,8 @@ select
                 sumIf(toUInt64(first_flight_segments), is_flight and is_trial)
             ]
         ),
-        (33, [countIf(is_judged), countIf(is_judged and is_braked)])
+        (33, [countIf(is_judged), countIf(is_judged and is_braked)]),
+        (30, [countIf(is_default), countIf(is_default and first_flight_resent > 0)])
     ] as counts
 from flights
 group by at_pop, dst_pop, ip_version, network, host

@@ -36,12 +36,6 @@ sockets as (
         bytes_acked > 0 as is_active,
         young,
         began,
-        -- As in the first flights' records: a connection of ten segments or fewer shows nothing of larger windows.
-        young
-        and start_cwnd = 10
-        and not recorded
-        and life_bytes_sent - least(life_bytes_sent, life_bytes_retransmitted) > 10 * toUInt64(snd_mss) as is_default,
-        life_bytes_lost > 0 as is_lossy,
         sample_weight * toUInt128(if(min_rtt_us > 0, min_rtt_us, rtt_us))
         * if(
             began and snd_mss > 0 and life_bytes_sent > 10 * toUInt64(snd_mss),
@@ -84,7 +78,7 @@ select
         (5, arraySort(groupArrayIf(mss, is_active and mss >= 65536))),
         (6, arraySort(groupArrayIf(receiver_window, young and receiver_window >= 65536)))
     ] as lists,
-    [(30, [countIf(is_default), countIf(is_default and is_lossy)])] as counts
+    [] as counts
 from sockets
 group by at_pop, dst_pop, ip_version, network, host
 settings prefer_column_name_to_alias = 1
