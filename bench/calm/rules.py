@@ -1,4 +1,4 @@
-"""What each rule of the step is worth: the law of starts with it and without it, over the same simulated paths.
+"""What each rule of the step and each kind of evidence is worth: the law with it and without it, over the same paths.
 
 A rule's gain is how many points of the attainable gain are lost without it (start_weeks.py), over all pairs and over a
 fleet half of which is thin; its harm how many points more of the segments are sent again, and how many more rounds a
@@ -34,7 +34,13 @@ TESTS = [
     f"controller/tests/test_start_{name}.py"
     for name in ["law", "trials", "trains", "carried", "default", "few", "joined", "brakes"]
 ]
-_ALL = ""
+# What is left out, and beside what: kinds of evidence, the last where fast paths show nothing else.
+KINDS = {
+    "share_rate": "What connections that met the path were delivered.",
+    "path_rate": "What all were delivered together.",
+    "reached_rate": "What other connections were delivered: a lower bound.",
+    "fast+reached_rate": "The same, where fast paths show neither trains nor connections that met them.",
+}
 
 
 @dataclass(frozen=True)
@@ -48,12 +54,12 @@ class Outcome:
     unsafe: float
 
 
-def played(rule: str, pairs: int, days: float, seed: int, copy: int) -> Outcome:
-    """The law without this rule; each copy sees other connections of the same paths."""
+def played(without: Sequence[str], pairs: int, days: float, seed: int, copy: int) -> Outcome:
+    """The law without these; each copy sees other connections of the same paths."""
     policy, rounds = Policy(), int(days * ROUNDS_PER_DAY)
 
     def law(paths: Paths) -> Start:
-        return Start(policy, rule, paths, without=[rule] if rule else [], copy=copy)
+        return Start(policy, "start", paths, without=without, copy=copy)
 
     many, half, calm = Paths(pairs, seed), Paths(pairs, seed, thin=pairs // 2), Paths(pairs, seed, calm=True)
     gain, again = _weeks(law(many), many, rounds, policy)
@@ -131,14 +137,28 @@ def table(worth: dict[str, Outcome], noise: Outcome, tests: dict[str, list[str]]
     ]
     whys = dict(_core.rules())
     for rule, one in worth.items():
-        cells = [
-            f"**{value:+.2f}**" if abs(value) > 2 * spread else f"{value:+.2f}"
-            for value, spread in zip(_values(one), _values(noise), strict=True)
-        ]
         first, *others = tests[rule] or [""]
         found = f"`{first}`" + (f" and {len(others)} more" if others else "") if first else "none"
-        lines.append(f"| `{rule}` | {whys[rule]} | {' | '.join(cells)} | {found} |")
+        lines.append(f"| `{rule}` | {whys[rule]} | {' | '.join(_cells(one, noise))} | {found} |")
     return "\n".join(lines)
+
+
+def evidence_table(worth: dict[str, Outcome], noise: Outcome) -> str:
+    """Markdown: a row a kind of evidence."""
+    lines = [
+        "| evidence | gain, points | half thin | sent again, points | rounds unsafe |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    lines += [f"| {KINDS[kind]} | {' | '.join(_cells(one, noise))} |" for kind, one in worth.items()]
+    return "\n".join(lines)
+
+
+def _cells(one: Outcome, noise: Outcome) -> list[str]:
+    """What is more than chance stands out."""
+    return [
+        f"**{value:+.2f}**" if abs(value) > 2 * spread else f"{value:+.2f}"
+        for value, spread in zip(_values(one), _values(noise), strict=True)
+    ]
 
 
 def _values(one: Outcome) -> tuple[float, float, float, float]:
@@ -151,44 +171,50 @@ def mean(found: Sequence[Outcome]) -> Outcome:
 
 def measure(run: Run) -> None:
     rules = [name for name, _ in _core.rules()][: run.sizes["rules"]]
+    kinds = list(KINDS)[-run.sizes["kinds"] :]
     seeds = range(1, run.sizes["seeds"] + 1)
-    plays = [(_ALL, copy) for copy in range(COPIES)] + [(rule, 0) for rule in rules]
-    jobs = [(rule, seed, copy) for rule, copy in plays for seed in seeds]
+    plays = [("", copy) for copy in range(COPIES)] + [(one, 0) for one in (*rules, *kinds, "fast")]
+    jobs = [(one, seed, copy) for one, copy in plays for seed in seeds]
     with ProcessPoolExecutor() as pool:
         futures = [
-            pool.submit(played, rule, run.sizes["pairs"], run.sizes["days"], seed, copy) for rule, seed, copy in jobs
+            pool.submit(played, one.split("+") if one else [], run.sizes["pairs"], run.sizes["days"], seed, copy)
+            for one, seed, copy in jobs
         ]
         tests = dict(zip(rules, pool.map(failing, rules), strict=True))
         found: dict[str, list[Outcome]] = {}
-        for (rule, *_), future in zip(jobs, futures, strict=True):
-            found.setdefault(rule, []).append(future.result())
-            progress(f"{rule or 'all rules'}: {found[rule][-1]}")
-    copies = [mean(found[_ALL][at : at + len(seeds)]) for at in range(0, len(found[_ALL]), len(seeds))]
+        for (one, *_), future in zip(jobs, futures, strict=True):
+            found.setdefault(one, []).append(future.result())
+            progress(f"{one or 'all rules'}: {found[one][-1]}")
+    copies = [mean(found[""][at : at + len(seeds)]) for at in range(0, len(found[""]), len(seeds))]
     law = mean(copies)
     # Of a difference of one play to the mean of the copies.
     spread = np.std([_values(one) for one in copies], axis=0, ddof=1) * np.sqrt(1 + 1 / COPIES)
     noise = Outcome(*map(float, spread))
-    worth = {}
-    for rule in rules:
-        without = mean(found[rule])
-        worth[rule] = Outcome(
-            law.gain - without.gain, law.thin - without.thin, without.again - law.again, without.unsafe - law.unsafe
-        )
-    run.note(table(worth, noise, tests))
+    of_rules = {rule: _lost(law, mean(found[rule])) for rule in rules}
+    of_kinds = {kind: _lost(mean(found["fast"]) if "+" in kind else law, mean(found[kind])) for kind in kinds}
+    run.note(table(of_rules, noise, tests))
+    run.note(evidence_table(of_kinds, noise))
     for name, value, chance in zip(("gain", "thin", "again", "unsafe"), _values(law), _values(noise), strict=True):
         run.figure(f"all_rules_{name}", value)
         run.figure(f"noise_{name}", chance)
-    for rule, one in worth.items():
-        for name, value in zip(("gain", "thin", "again", "unsafe"), _values(one), strict=True):
-            run.figure(f"worth_{name}", value, rule=rule)
-        run.figure("failing_tests", len(tests[rule]), rule=rule)
+    for one, worth in (of_rules | of_kinds).items():
+        for name, value in zip(("gain", "thin", "again", "unsafe"), _values(worth), strict=True):
+            run.figure(f"worth_{name}", value, rule=one)
+    for rule, failed in tests.items():
+        run.figure("failing_tests", len(failed), rule=rule)
+
+
+def _lost(law: Outcome, without: Outcome) -> Outcome:
+    return Outcome(
+        law.gain - without.gain, law.thin - without.thin, without.again - law.again, without.unsafe - law.unsafe
+    )
 
 
 BENCH = Bench(
     name="rules",
-    summary="what each rule of the law of starts is worth: with it and without it, simulated, and the tests that fail",
+    summary="what each rule of the law of starts and each kind of evidence is worth: without it, simulated",
     measure=measure,
-    sizes={"pairs": (100, 12), "days": (2.0, 0.2), "seeds": (2, 1), "rules": (100, 3)},
+    sizes={"pairs": (100, 12), "days": (2.0, 0.2), "seeds": (2, 1), "rules": (100, 3), "kinds": (4, 1)},
     seconds=1200,
     turns=None,
 )

@@ -33,6 +33,18 @@ CARRIED_SIGMA = 0.05
 TRAIN_SIGMA, TRAIN_SPREAD = 0.04, 1.05
 
 
+# What a round may lack: the columns of each kind.
+EVIDENCE = {
+    "train_rate": ("trains", "train_low_rate", "train_rate"),
+    "share_rate": ("share_connections", "share_rate"),
+    "path_rate": ("path_buckets", "path_rate", "at_once"),
+    "reached_rate": ("reached_connections", "reached_rate"),
+}
+# Above this rate, bytes/s, a receiver may acknowledge first segments all at once, and short answers meet nothing: there
+# `fast` leaves out all but `reached_rate`.
+FAST = 1.25e7
+
+
 class Controller(Protocol):
     name: str
     # Of what is in use, and of what is on trial.
@@ -148,7 +160,11 @@ class Start:
         without: Sequence[str] = (),
         copy: int = 0,
     ) -> None:
-        self.name, self._policy, self._paths, self._without = name, policy, paths, without
+        """`without`: rules of the law, kinds of EVIDENCE, or `fast`."""
+        self.name, self._policy, self._paths = name, policy, paths
+        self._lacks = [one for one in without if one in EVIDENCE]
+        self._lacks_of_fast = [one for one in EVIDENCE if one != "reached_rate"] if "fast" in without else []
+        self._without = [one for one in without if one not in EVIDENCE and one != "fast"]
         self._draw = paths.another(copy)
         self._last: Table = np.zeros(0, PREVIOUS)
         count = paths.count
@@ -201,9 +217,8 @@ class Start:
         seen["path_buckets"] = np.where(known, 10, 0)
         seen["path_rate"] = np.where(known, moment.together * np.exp(draw.normal(0, SUM_SIGMA, count)), np.nan)
         seen["at_once"] = moment.at_once
-        # Only connections that a bundle names leave records; what they started with does not matter.
-        named = (self.decided["window"] > 0) | (self.decided["trial_permille"] > 0)
-        seen["trains"] = np.where(named, draw.binomial(moment.young, PARTS[1:].sum()), 0)
+        # Every connection leaves a record; what it started with does not matter.
+        seen["trains"] = draw.binomial(moment.young, PARTS[1:].sum())
         trains = moment.capacity * np.exp(draw.normal(0, TRAIN_SIGMA, count))
         seen["train_rate"] = np.where(seen["trains"] > 0, trains, np.nan)
         seen["train_low_rate"] = seen["train_rate"] / TRAIN_SPREAD
@@ -228,6 +243,9 @@ class Start:
         flights = draw.binomial(held_out, PARTS[1:].sum())
         seen["default_flights"] = flights
         seen["default_lossy"] = draw.binomial(flights, np.clip(default.lossy_share(), 0, 1))
+        for lacks, where in ((self._lacks, True), (self._lacks_of_fast, moment.capacity > FAST)):
+            for column in (column for kind in lacks for column in EVIDENCE[kind]):
+                seen[column] = np.where(where, UNSEEN[column], seen[column])
         return seen
 
     def _carried(

@@ -42,12 +42,8 @@ pub(super) fn read(case: &Case, reached: f64, after: &mut State) -> Trains {
     };
     let count = if newest.is_finite() { seen.trains } else { 0.0 };
     let are_many = count >= law.min_connections;
-    // Only what a bundle names leaves records: what was withdrawn since shows no more.
-    let is_named = before.window > 0.0 || before.trial_permille > 0.0;
-    let lasts = case.on(Rule::TrainHistory)
-        && case.is_alive
-        && is_named
-        && case.round < before.train_at + law.ttl_s;
+    let lasts =
+        case.on(Rule::TrainHistory) && case.is_alive && case.round < before.train_at + law.ttl_s;
     let had = if lasts { before.train_weight } else { 0.0 };
     let near: f64 = if are_many { MOVED } else { BEYOND };
     let is_near = (newest - before.train_log2).abs() <= near.log2();
