@@ -302,7 +302,8 @@ class Farm:
         return [*command, *arguments, path]
 
     def environment(self) -> dict[str, str]:
-        ssh = "-o ControlMaster=auto -o ControlPersist=5s -o ServerAliveInterval=1 -o ServerAliveCountMax=3"
+        # An edge is given up after ten silent seconds: a busy machine's stall of four is none that has gone.
+        ssh = "-o ControlMaster=auto -o ControlPersist=5s -o ServerAliveInterval=1 -o ServerAliveCountMax=10"
         ssh += " -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ConnectTimeout=5"
         return {
             **os.environ,

@@ -352,9 +352,11 @@ fn three_hundred_namespaces_that_come_and_go_for_a_minute_leave_nothing_behind()
             .count();
         held < 60 + 4 * others()
     });
+    // What it has not left is there at its last look, half a second ago at most; 20 of a lab may go meanwhile.
+    let alive = others();
     let ended = running.end();
     assert!(ended.count("namespaces_entered") >= ALIVE as u64);
-    let left = ended.count("namespaces_left") + others() as u64;
+    let left = ended.count("namespaces_left") + alive.max(others()) as u64;
     assert!(left + 20 >= ended.count("namespaces_entered"));
     let seen = seen(&ended.samples);
     let missing: Vec<_> = expected
