@@ -34,6 +34,64 @@ create or replace function springtide_is_local$on_cluster as (dst_ip, is_own) ->
 create or replace function springtide_mean_rate$on_cluster as (acked, busy_us) ->
     if(acked >= 100000 and busy_us > 0, intDiv(toUInt128(acked) * 1000000, busy_us), toUInt128(0));
 
+-- A value with the number of connections that it stands for, at most 65535, as one number. It sorts by the value: what is
+-- computed of a sorted list of these does not depend on the order in which rows came.
+create or replace function springtide_weighed$on_cluster as (number, weight) ->
+    bitShiftLeft(toUInt64(least(number, 281474976710655)), 16) + toUInt64(weight);
+
+-- The values of such a list, and their weights.
+create or replace function springtide_values$on_cluster as (list) ->
+    arrayMap(weighed -> bitShiftRight(weighed, 16), list);
+create or replace function springtide_weights$on_cluster as (list) ->
+    arrayMap(weighed -> toUInt32(bitAnd(weighed, 65535)), list);
+
+-- What an aggregate function of values and weights makes of such a list, and its sketch.
+create or replace function springtide_reduced$on_cluster as (how, list) ->
+    arrayReduce(how, springtide_values(list), springtide_weights(list));
+create or replace function springtide_sketch$on_cluster as (list) ->
+    arrayReduce(
+        'quantilesTDigestWeightedState(0.1, 0.25, 0.5, 0.75, 0.9)',
+        arrayMap(weighed -> toFloat32(bitShiftRight(weighed, 16)), list),
+        springtide_weights(list)
+    );
+
+-- One host's influence on what all show is bounded. Its mean is held within half and twice the middle host's.
+create or replace function springtide_held_mean$on_cluster as (mean, middle) ->
+    least(greatest(mean, middle / 2), middle * 2);
+
+-- A host's list as its bounds allow: where one acts, as many of its values as count at most, from the middles of equal
+-- parts of it, scaled to the mean that is allowed.
+create or replace function springtide_held$on_cluster as (list, weight, held_weight, mean, held_mean) ->
+    if(
+        held_weight = weight and held_mean = mean,
+        list,
+        arrayMap(
+            place -> springtide_weighed(
+                toUInt64(
+                    round(
+                        bitShiftRight(
+                            list[
+                                1
+                                + intDiv(
+                                    (2 * place + 1) * length(list),
+                                    greatest(2 * toUInt64(least(length(list), held_weight)), 1)
+                                )
+                            ],
+                            16
+                        )
+                        * held_mean / mean
+                    )
+                ),
+                least(intDiv(held_weight, greatest(toUInt64(least(length(list), held_weight)), 1)), 65535)
+            ),
+            range(toUInt64(least(length(list), held_weight)))
+        )
+    );
+
+-- Of `part` of `whole` what is left where `kept` of them count, rounded up: few losses do not become zero.
+create or replace function springtide_in_proportion$on_cluster as (part, whole, kept) ->
+    toUInt64(intDiv(toUInt128(part) * kept + greatest(whole, 1) - 1, greatest(whole, 1)));
+
 -- The 10th, 25th, 50th, 75th and 90th percentile of merged sketches, weighted.
 create or replace function springtide_quantiles$on_cluster as (state) ->
     quantilesTDigestWeightedMerge(0.1, 0.25, 0.5, 0.75, 0.9)(state);

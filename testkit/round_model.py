@@ -266,7 +266,7 @@ def _combined(earned: Sequence[Sample], weigh: Callable[[Sample], int]) -> tuple
 def _thinned(
     rows: Sequence[Sample], value: Callable[[Sample], int], scales: Sequence[tuple[float, float]] | None = None
 ) -> list[list[tuple[int, int]]]:
-    """Values and weights by host; of one that is held, as many at equal distances, alike in weight."""
+    """Values and weights by host; of one that is held, the middles of as many equal parts, alike in weight."""
     parts = _by_host(rows)
     weights = [sum(r["sample_weight"] for r in part) for part in parts]
     result = []
@@ -277,7 +277,7 @@ def _thinned(
             result.append(listed)
             continue
         kept = min(len(listed), most)
-        chosen = [listed[n * len(listed) // kept][0] for n in range(kept)]
+        chosen = [listed[(2 * n + 1) * len(listed) // (2 * kept)][0] for n in range(kept)]
         result.append([(round(one * held / mean), min(65535, most // kept)) for one in chosen])
     return result
 

@@ -1,6 +1,5 @@
 -- One round's sockets, per ordered pair of PoPs and IP version. Parameters: generation, round_s.
--- A value and its weight are one number, value * 65536 + weight: sorting these first makes the sketches independent of
--- the order of the sockets.
+-- Nothing depends on the order of the sockets (springtide_weighed).
 --
 -- The influence of one host on a pair is bounded (docs/explanation/initcwnd.md). Its mean window is bounded by half and
 -- twice the median of the hosts' means, the lower of two; and among three hosts or more none has more weight than the
@@ -19,10 +18,10 @@ with hosts as (
         sumIf(toUInt128(sample_weight), earned) as cwnd_weight,
         sumIf(toUInt128(proved_cwnd) * bytes_acked * sample_weight, earned) as traffic_cwnd_sum,
         sumIf(toUInt128(bytes_acked) * sample_weight, earned) as traffic_weight,
-        arraySort(groupArrayIf(bitShiftLeft(toUInt64(proved_cwnd), 16) + sample_weight, earned)) as windows,
-        groupArrayIf(bitShiftLeft(toUInt64(rtt_us), 16) + sample_weight, rtt_us > 0 and bytes_acked > 0) as rtts,
+        arraySort(groupArrayIf(springtide_weighed(proved_cwnd, sample_weight), earned)) as windows,
+        groupArrayIf(springtide_weighed(rtt_us, sample_weight), rtt_us > 0 and bytes_acked > 0) as rtts,
         minOrNullIf(min_rtt_us, min_rtt_us > 0) as min_rtt_us,
-        groupArrayIf(bitShiftLeft(toUInt64(snd_wnd), 16) + sample_weight, live and snd_wnd > 0) as receiver_windows,
+        groupArrayIf(springtide_weighed(snd_wnd, sample_weight), live and snd_wnd > 0) as receiver_windows,
         sum(toUInt128(bytes_acked)) as bytes_acked,
         sum(toUInt128(bytes_sent)) as bytes_sent,
         sum(toUInt128(bytes_retransmitted)) as bytes_retransmitted,
@@ -35,11 +34,11 @@ with hosts as (
         countIf(young and life_timeouts > 0) as young_timeouts,
         arraySort(
             groupArrayIf(
-                bitShiftLeft(toUInt64(intDiv(snd_wnd, greatest(snd_mss, 1))), 16) + sample_weight,
+                springtide_weighed(intDiv(snd_wnd, greatest(snd_mss, 1)), sample_weight),
                 young and snd_wnd > 0 and snd_mss > 0
             )
         ) as young_windows,
-        arraySum(x -> toUInt128(bitAnd(x, 65535)), young_windows) as young_window_weight
+        arraySum(weight -> toUInt128(weight), springtide_weights(young_windows)) as young_window_weight
     from rollup_sockets
     where
         round = fromUnixTimestamp({round_s:UInt32})
@@ -60,8 +59,8 @@ bounds as (
         toFloat64(traffic_cwnd_sum) / toFloat64(traffic_weight) as traffic_mean,
         quantileExactLowIf(0.5) (mean, cwnd_weight > 0) over pair as middle,
         quantileExactLowIf(0.5) (traffic_mean, traffic_weight > 0) over pair as traffic_middle,
-        least(greatest(mean, middle / 2), middle * 2) as held_mean,
-        least(greatest(traffic_mean, traffic_middle / 2), traffic_middle * 2) as held_traffic_mean,
+        springtide_held_mean(mean, middle) as held_mean,
+        springtide_held_mean(traffic_mean, traffic_middle) as held_traffic_mean,
         if(
             countIf(cwnd_weight > 0) over pair < 3,
             cwnd_weight,
@@ -86,43 +85,11 @@ bounds as (
     window pair as (partition by src_pop, dst_pop, ip_version)
 ),
 
--- Of a bounded host, sockets at equal distances in the order of their values, all of the same weight.
 held as (
     select
         *,
-        toUInt64(least(length(windows), held_weight)) as windows_kept,
-        toUInt64(least(length(young_windows), held_young_window_weight)) as young_windows_kept,
-        if(
-            held_weight = cwnd_weight and held_mean = mean,
-            windows,
-            arrayMap(
-                i -> bitShiftLeft(
-                    toUInt64(
-                        round(
-                            bitShiftRight(windows[1 + intDiv(i * length(windows), greatest(windows_kept, 1))], 16)
-                            * held_mean / mean
-                        )
-                    ),
-                    16
-                )
-                + toUInt64(least(intDiv(held_weight, greatest(windows_kept, 1)), 65535)),
-                range(windows_kept)
-            )
-        ) as held_windows,
-        if(
-            held_young_window_weight = young_window_weight,
-            young_windows,
-            arrayMap(
-                i -> bitShiftLeft(
-                    bitShiftRight(
-                        young_windows[1 + intDiv(i * length(young_windows), greatest(young_windows_kept, 1))], 16
-                    ),
-                    16
-                )
-                + toUInt64(least(intDiv(held_young_window_weight, greatest(young_windows_kept, 1)), 65535)),
-                range(young_windows_kept)
-            )
-        ) as held_young_windows,
+        springtide_held(windows, cwnd_weight, held_weight, mean, held_mean) as held_windows,
+        springtide_held(young_windows, young_window_weight, held_young_window_weight, 1., 1.) as held_young_windows,
         if(
             held_weight = cwnd_weight and held_mean = mean,
             cwnd_sum,
@@ -133,13 +100,8 @@ held as (
             traffic_cwnd_sum,
             toUInt128(round(ifNotFinite(held_traffic_mean, 0) * toFloat64(held_traffic_weight)))
         ) as held_traffic_sum,
-        -- In proportion, rounded up: few losses do not become zero.
-        intDiv(
-            young_lossy * held_young + greatest(young_connections, 1) - 1, greatest(young_connections, 1)
-        ) as held_young_lossy,
-        intDiv(
-            young_timeouts * held_young + greatest(young_connections, 1) - 1, greatest(young_connections, 1)
-        ) as held_young_timeouts
+        springtide_in_proportion(young_lossy, young_connections, held_young) as held_young_lossy,
+        springtide_in_proportion(young_timeouts, young_connections, held_young) as held_young_timeouts
     from bounds
 ),
 
@@ -178,26 +140,10 @@ pairs as (
 quantiles as (
     select
         *,
-        arrayReduce(
-            'quantilesExactWeighted(0.1, 0.25, 0.5, 0.75, 0.9)',
-            arrayMap(x -> bitShiftRight(x, 16), windows),
-            arrayMap(x -> toUInt32(bitAnd(x, 65535)), windows)
-        ) as window_quantiles,
-        arrayReduce(
-            'quantilesExactWeighted(0.1, 0.5, 0.9)',
-            arrayMap(x -> bitShiftRight(x, 16), rtts),
-            arrayMap(x -> toUInt32(bitAnd(x, 65535)), rtts)
-        ) as rtt_quantiles,
-        arrayReduce(
-            'quantilesExactWeighted(0.1, 0.5)',
-            arrayMap(x -> bitShiftRight(x, 16), receiver_windows),
-            arrayMap(x -> toUInt32(bitAnd(x, 65535)), receiver_windows)
-        ) as receiver_quantiles,
-        arrayReduce(
-            'quantilesExactWeighted(0.5)',
-            arrayMap(x -> bitShiftRight(x, 16), young_windows),
-            arrayMap(x -> toUInt32(bitAnd(x, 65535)), young_windows)
-        ) as young_window_quantiles
+        springtide_reduced('quantilesExactWeighted(0.1, 0.25, 0.5, 0.75, 0.9)', windows) as window_quantiles,
+        springtide_reduced('quantilesExactWeighted(0.1, 0.5, 0.9)', rtts) as rtt_quantiles,
+        springtide_reduced('quantilesExactWeighted(0.1, 0.5)', receiver_windows) as receiver_quantiles,
+        springtide_reduced('quantilesExactWeighted(0.5)', young_windows) as young_window_quantiles
     from pairs
 )
 
@@ -222,20 +168,12 @@ select
     if(empty(windows), null, window_quantiles[3]) as cwnd_p50,
     if(empty(windows), null, window_quantiles[4]) as cwnd_p75,
     if(empty(windows), null, window_quantiles[5]) as cwnd_p90,
-    arrayReduce(
-        'quantilesTDigestWeightedState(0.1, 0.25, 0.5, 0.75, 0.9)',
-        arrayMap(x -> toFloat32(bitShiftRight(x, 16)), windows),
-        arrayMap(x -> toUInt32(bitAnd(x, 65535)), windows)
-    ) as cwnd_state,
+    springtide_sketch(windows) as cwnd_state,
     if(empty(rtts), null, rtt_quantiles[1]) as rtt_p10_us,
     if(empty(rtts), null, rtt_quantiles[2]) as rtt_p50_us,
     if(empty(rtts), null, rtt_quantiles[3]) as rtt_p90_us,
     min_rtt_us,
-    arrayReduce(
-        'quantilesTDigestWeightedState(0.1, 0.25, 0.5, 0.75, 0.9)',
-        arrayMap(x -> toFloat32(bitShiftRight(x, 16)), rtts),
-        arrayMap(x -> toUInt32(bitAnd(x, 65535)), rtts)
-    ) as rtt_state,
+    springtide_sketch(rtts) as rtt_state,
     if(empty(receiver_windows), null, receiver_quantiles[1]) as rwnd_p10_bytes,
     if(empty(receiver_windows), null, receiver_quantiles[2]) as rwnd_p50_bytes,
     bytes_acked,

@@ -36,7 +36,7 @@ recorded as (
         connection_rate,
         min_rtt_us,
         bytes_acked,
-        bitShiftLeft(least(train_bytes_per_s, 281474976710655), 16) + 1 as train,
+        springtide_weighed(train_bytes_per_s, 1) as train,
         least(coalesce(acked_10k_us, 0), 281474976710655) as at_10k,
         least(coalesce(acked_50k_us, 0), 281474976710655) as at_50k,
         least(coalesce(acked_100k_us, 0), 281474976710655) as at_100k,
@@ -155,12 +155,12 @@ flights as (
             is_trial, least(1.1 * least(together, given) / part, 1.),
             0.
         ) as carried_part,
-        bitShiftLeft(toUInt64(round(1000 * carried_part)), 16) + 1 as carried,
-        bitShiftLeft(toUInt64(opened), 16) + 1 as initial_window,
-        bitShiftLeft(least(sent * at_once, 281474976710655), 16) + 1 as rate,
-        bitShiftLeft(at_10k, 16) + 1 as time_10k,
-        bitShiftLeft(at_50k, 16) + 1 as time_50k,
-        bitShiftLeft(at_100k, 16) + 1 as time_100k
+        springtide_weighed(toUInt64(round(1000 * carried_part)), 1) as carried,
+        springtide_weighed(opened, 1) as initial_window,
+        springtide_weighed(sent * at_once, 1) as rate,
+        springtide_weighed(at_10k, 1) as time_10k,
+        springtide_weighed(at_50k, 1) as time_50k,
+        springtide_weighed(at_100k, 1) as time_100k
     from known
 )
 

@@ -1,6 +1,5 @@
 -- What each host's connections show of each path, from its PoP to another or to a client prefix. Parameters:
--- generation, round_s. A value and its weight are one number, value * 65536 + weight, as in 3_pairs.sql; lists and
--- counts by the numbers of 5_paths.sql.
+-- generation, round_s. Lists (springtide_weighed) and counts by the numbers of 5_paths.sql.
 insert into rollup_path_hosts
 with chosen as (
     select
@@ -26,13 +25,12 @@ sockets as (
         and springtide_is_window_full(delivery_rate_bytes_per_s, rtt_us, snd_cwnd, snd_mss) as is_full,
         springtide_mean_rate(bytes_acked, busy_us) as mean_rate,
         greatest(mean_rate, if(is_full, delivery_rate_bytes_per_s, 0)) as fastest,
-        toUInt64(least(fastest, 281474976710655)) as reached_rate,
-        bitShiftLeft(least(delivery_rate_bytes_per_s, 281474976710655), 16) + sample_weight as rate,
-        bitShiftLeft(reached_rate, 16) + sample_weight as reached,
-        bitShiftLeft(toUInt64(min_rtt_us), 16) + sample_weight as low_rtt,
-        bitShiftLeft(toUInt64(rtt_us), 16) + sample_weight as rtt,
-        bitShiftLeft(toUInt64(snd_mss), 16) + sample_weight as mss,
-        bitShiftLeft(toUInt64(snd_wnd), 16) + sample_weight as receiver_window,
+        springtide_weighed(delivery_rate_bytes_per_s, sample_weight) as rate,
+        springtide_weighed(fastest, sample_weight) as reached,
+        springtide_weighed(min_rtt_us, sample_weight) as low_rtt,
+        springtide_weighed(rtt_us, sample_weight) as rtt,
+        springtide_weighed(snd_mss, sample_weight) as mss,
+        springtide_weighed(snd_wnd, sample_weight) as receiver_window,
         bytes_acked > 0 as is_active,
         young,
         began,
@@ -72,7 +70,7 @@ select
     toUInt64(least(sum(gain), 9223372036854775807)) as gain_us,
     [
         (1, arraySort(groupArrayIf(rate, is_full and has_met))),
-        (2, arraySort(groupArrayIf(reached, reached_rate > 0))),
+        (2, arraySort(groupArrayIf(reached, fastest > 0))),
         (3, arraySort(groupArrayIf(low_rtt, is_active and low_rtt >= 65536))),
         (4, arraySort(groupArrayIf(rtt, is_active and rtt >= 65536))),
         (5, arraySort(groupArrayIf(mss, is_active and mss >= 65536))),

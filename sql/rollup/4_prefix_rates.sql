@@ -1,6 +1,6 @@
 -- The round's rates on the path to each client prefix, from connections with `acting_bytes` acknowledged in their
 -- life whose delivery rate the application did not limit. Parameters: generation, round_s, acting_bytes.
--- A value and its weight are one number, as in 4_prefixes.sql: nothing depends on the order of the sockets.
+-- Nothing depends on the order of the sockets (springtide_weighed).
 insert into rollup_prefix_rates
 with sockets as (
     select
@@ -18,8 +18,8 @@ with sockets as (
         life_bytes_acked >= {acting_bytes:UInt64} as is_acting,
         is_acting and app_limited as is_limited,
         is_acting and not app_limited and delivery_rate_bytes_per_s > 0 as is_eligible,
-        bitShiftLeft(least(delivery_rate_bytes_per_s, 281474976710655), 16) + sample_weight as rate,
-        if(rtt_us > 0, bitShiftLeft(toUInt64(rtt_us), 16) + sample_weight, 0) as rtt
+        springtide_weighed(delivery_rate_bytes_per_s, sample_weight) as rate,
+        if(rtt_us > 0, springtide_weighed(rtt_us, sample_weight), 0) as rtt
     from rollup_sockets
     where
         round = fromUnixTimestamp({round_s:UInt32})
@@ -68,21 +68,9 @@ select
     limited_connections as app_limited_connections,
     eligible as eligible_connections,
     length(bbr_rates) as eligible_bbr_connections,
-    arrayReduce(
-        'quantileExactWeighted(0.5)',
-        arrayMap(x -> bitShiftRight(x, 16), rates),
-        arrayMap(x -> toUInt32(bitAnd(x, 65535)), rates)
-    ) as delivery_rate_p50_bytes_per_s,
-    arrayReduce(
-        'quantileExactWeighted(0.5)',
-        arrayMap(x -> bitShiftRight(x, 16), bbr_rates),
-        arrayMap(x -> toUInt32(bitAnd(x, 65535)), bbr_rates)
-    ) as bbr_delivery_rate_p50_bytes_per_s,
-    arrayReduce(
-        'quantileExactWeighted(0.5)',
-        arrayMap(x -> bitShiftRight(x, 16), rtts),
-        arrayMap(x -> toUInt32(bitAnd(x, 65535)), rtts)
-    ) as rtt_p50_us,
+    springtide_reduced('quantileExactWeighted(0.5)', rates) as delivery_rate_p50_bytes_per_s,
+    springtide_reduced('quantileExactWeighted(0.5)', bbr_rates) as bbr_delivery_rate_p50_bytes_per_s,
+    springtide_reduced('quantileExactWeighted(0.5)', rtts) as rtt_p50_us,
     sample_count as samples,
     acked as bytes_acked,
     sent as bytes_sent,

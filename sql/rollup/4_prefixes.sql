@@ -1,7 +1,6 @@
 -- One round's sockets that had bytes acknowledged, per PoP, client prefix and algorithm. Parameters: generation,
 -- round_s.
--- A value and its weight are one number, value * 65536 + weight: sorting these first makes the sketches independent of
--- the order of the sockets.
+-- Nothing depends on the order of the sockets (springtide_weighed).
 insert into rollup_prefixes
 with prefixes as (
     select
@@ -18,21 +17,17 @@ with prefixes as (
         toUInt64(least(sum(toUInt128(bytes_sent)), 9223372036854775807)) as sent,
         toUInt64(least(sum(toUInt128(bytes_retransmitted)), 9223372036854775807)) as retransmitted,
         arraySort(
-            groupArrayIf(
-                bitShiftLeft(least(delivery_rate_bytes_per_s, 281474976710655), 16) + sample_weight,
-                delivery_rate_bytes_per_s > 0
-            )
+            groupArrayIf(springtide_weighed(delivery_rate_bytes_per_s, sample_weight), delivery_rate_bytes_per_s > 0)
         ) as rates,
-        arraySort(groupArrayIf(bitShiftLeft(toUInt64(rtt_us), 16) + sample_weight, rtt_us > 0)) as rtts,
+        arraySort(groupArrayIf(springtide_weighed(rtt_us, sample_weight), rtt_us > 0)) as rtts,
         -- Parts per million.
         arraySort(
             groupArrayIf(
-                bitShiftLeft(toUInt64(intDiv(bytes_retransmitted * 1000000, greatest(bytes_sent, 1))), 16)
-                + sample_weight,
+                springtide_weighed(intDiv(bytes_retransmitted * 1000000, greatest(bytes_sent, 1)), sample_weight),
                 bytes_sent > 0
             )
         ) as losses,
-        arraySort(groupArray(bitShiftLeft(least(bytes_acked, 281474976710655), 16) + sample_weight)) as sizes
+        arraySort(groupArray(springtide_weighed(bytes_acked, sample_weight))) as sizes
     from rollup_sockets
     where
         round = fromUnixTimestamp({round_s:UInt32})
@@ -45,26 +40,10 @@ with prefixes as (
 quantiles as (
     select
         *,
-        arrayReduce(
-            'quantilesExactWeighted(0.1, 0.5, 0.9)',
-            arrayMap(x -> bitShiftRight(x, 16), rates),
-            arrayMap(x -> toUInt32(bitAnd(x, 65535)), rates)
-        ) as rate_quantiles,
-        arrayReduce(
-            'quantilesExactWeighted(0.1, 0.5, 0.9)',
-            arrayMap(x -> bitShiftRight(x, 16), rtts),
-            arrayMap(x -> toUInt32(bitAnd(x, 65535)), rtts)
-        ) as rtt_quantiles,
-        arrayReduce(
-            'quantilesExactWeighted(0.5, 0.9)',
-            arrayMap(x -> bitShiftRight(x, 16), losses),
-            arrayMap(x -> toUInt32(bitAnd(x, 65535)), losses)
-        ) as loss_quantiles,
-        arrayReduce(
-            'quantilesExactWeighted(0.5, 0.9)',
-            arrayMap(x -> bitShiftRight(x, 16), sizes),
-            arrayMap(x -> toUInt32(bitAnd(x, 65535)), sizes)
-        ) as size_quantiles
+        springtide_reduced('quantilesExactWeighted(0.1, 0.5, 0.9)', rates) as rate_quantiles,
+        springtide_reduced('quantilesExactWeighted(0.1, 0.5, 0.9)', rtts) as rtt_quantiles,
+        springtide_reduced('quantilesExactWeighted(0.5, 0.9)', losses) as loss_quantiles,
+        springtide_reduced('quantilesExactWeighted(0.5, 0.9)', sizes) as size_quantiles
     from prefixes
 )
 
@@ -93,26 +72,10 @@ select
     if(empty(losses), null, loss_quantiles[2] / 1000000) as loss_p90,
     if(empty(sizes), null, size_quantiles[1]) as bytes_p50,
     if(empty(sizes), null, size_quantiles[2]) as bytes_p90,
-    arrayReduce(
-        'quantilesTDigestWeightedState(0.1, 0.25, 0.5, 0.75, 0.9)',
-        arrayMap(x -> toFloat32(bitShiftRight(x, 16)), rates),
-        arrayMap(x -> toUInt32(bitAnd(x, 65535)), rates)
-    ) as delivery_rate_state,
-    arrayReduce(
-        'quantilesTDigestWeightedState(0.1, 0.25, 0.5, 0.75, 0.9)',
-        arrayMap(x -> toFloat32(bitShiftRight(x, 16)), rtts),
-        arrayMap(x -> toUInt32(bitAnd(x, 65535)), rtts)
-    ) as rtt_state,
-    arrayReduce(
-        'quantilesTDigestWeightedState(0.1, 0.25, 0.5, 0.75, 0.9)',
-        arrayMap(x -> toFloat32(bitShiftRight(x, 16)), losses),
-        arrayMap(x -> toUInt32(bitAnd(x, 65535)), losses)
-    ) as loss_state,
-    arrayReduce(
-        'quantilesTDigestWeightedState(0.1, 0.25, 0.5, 0.75, 0.9)',
-        arrayMap(x -> toFloat32(bitShiftRight(x, 16)), sizes),
-        arrayMap(x -> toUInt32(bitAnd(x, 65535)), sizes)
-    ) as bytes_state,
+    springtide_sketch(rates) as delivery_rate_state,
+    springtide_sketch(rtts) as rtt_state,
+    springtide_sketch(losses) as loss_state,
+    springtide_sketch(sizes) as bytes_state,
     only_host
 from quantiles
 -- Sketches are slow to write, and by default all rows are one block, which one thread writes.

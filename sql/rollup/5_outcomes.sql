@@ -18,9 +18,7 @@ with outcomes as (
         toUInt64(least(sum(toUInt128(life_bytes_sent)), 9223372036854775807)) as bytes_sent,
         toUInt64(least(sum(toUInt128(life_bytes_retransmitted)), 9223372036854775807)) as bytes_retransmitted,
         toUInt64(least(sum(toUInt128(life_busy_us)), 9223372036854775807)) as busy_sum_us,
-        arraySort(
-            groupArrayIf(bitShiftLeft(least(life_busy_us, 281474976710655), 16) + sample_weight, life_busy_us > 0)
-        ) as times
+        arraySort(groupArrayIf(springtide_weighed(life_busy_us, sample_weight), life_busy_us > 0)) as times
     from rollup_sockets
     where
         round = fromUnixTimestamp({round_s:UInt32})
@@ -34,11 +32,7 @@ with outcomes as (
 quantiles as (
     select
         *,
-        arrayReduce(
-            'quantilesExactWeighted(0.5, 0.9, 0.99)',
-            arrayMap(x -> bitShiftRight(x, 16), times),
-            arrayMap(x -> toUInt32(bitAnd(x, 65535)), times)
-        ) as time_quantiles
+        springtide_reduced('quantilesExactWeighted(0.5, 0.9, 0.99)', times) as time_quantiles
     from outcomes
 )
 
@@ -59,11 +53,7 @@ select
     if(empty(times), null, time_quantiles[1]) as busy_p50_us,
     if(empty(times), null, time_quantiles[2]) as busy_p90_us,
     if(empty(times), null, time_quantiles[3]) as busy_p99_us,
-    arrayReduce(
-        'quantilesTDigestWeightedState(0.1, 0.25, 0.5, 0.75, 0.9)',
-        arrayMap(x -> toFloat32(bitShiftRight(x, 16)), times),
-        arrayMap(x -> toUInt32(bitAnd(x, 65535)), times)
-    ) as busy_state,
+    springtide_sketch(times) as busy_state,
     lossy_connections,
     timeout_connections
 from quantiles

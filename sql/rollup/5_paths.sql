@@ -1,7 +1,6 @@
 -- One round's evidence of each path, from a PoP to another or to a client prefix. Parameters: generation, round_s.
--- A value and its weight are one number, value * 65536 + weight, as in 3_pairs.sql: sorting these first makes
--- everything independent of the order of what arrived. All of a path's values are in rows of one kind, (path, host,
--- measure, list): the influence of one host is bounded in one place, as in 3_pairs.sql.
+-- Nothing depends on the order of what arrived (springtide_weighed). All of a path's values are in rows of one kind,
+-- (path, host, measure, list): the influence of one host is bounded in one place, as in 3_pairs.sql.
 --
 -- Of first flights a unit has three hosts or more where three have connections, though fewer have flights in the
 -- round: one host counts there for no more than the others together, and for one flight at least. What the path carried
@@ -75,22 +74,12 @@ measured as (
         if(
             measure = 2 and is_bounded and length(said) > 1,
             arrayReverseSort(
-                arrayMap(
-                    one -> arrayReduce(
-                        'quantileExactWeighted(0.9)',
-                        arrayMap(x -> bitShiftRight(x, 16), one),
-                        arrayMap(x -> toUInt32(bitAnd(x, 65535)), one)
-                    ),
-                    said
-                )
+                arrayMap(one -> springtide_reduced('quantileExactWeighted(0.9)', one), said)
             )[2],
             281474976710655
         ) as most,
         arrayMap(
-            one -> arrayMap(
-                x -> bitShiftLeft(least(bitShiftRight(x, 16), most), 16) + bitAnd(x, 65535), one
-            ),
-            said
+            one -> arrayMap(x -> springtide_weighed(least(bitShiftRight(x, 16), most), bitAnd(x, 65535)), one), said
         ) as lists,
         arrayMap(one -> arraySum(x -> bitAnd(x, 65535), one), lists) as weights,
         arrayMap(
@@ -108,14 +97,7 @@ measured as (
         ) as is_bounded,
         lowers and is_bounded and length(lists) = 2 as are_two,
         arraySort(
-            arrayMap(
-                one -> arrayReduce(
-                    'quantileExactWeighted(0.1)',
-                    arrayMap(x -> bitShiftRight(x, 16), one),
-                    arrayMap(x -> toUInt32(bitAnd(x, 65535)), one)
-                ),
-                if(measure = 3, lists, [])
-            )
+            arrayMap(one -> springtide_reduced('quantileExactWeighted(0.1)', one), if(measure = 3, lists, []))
         )[intDiv(length(lists) + 1, 2)] as lowest
     from (
         select
@@ -141,7 +123,7 @@ held as (
         measure,
         multiIf(
             measure = 3 and is_bounded,
-            [bitShiftLeft(toUInt64(lowest), 16) + 1],
+            [springtide_weighed(lowest, 1)],
             measure = 9 and are_two and arrayMax(means) > 1.4 * arrayMin(means),
             [],
             length(lists) = 1 and (not is_bounded or weights[1] = 1),
@@ -149,39 +131,14 @@ held as (
             arraySort(
                 arrayFlatten(
                     arrayMap(
-                        (one, weight, mean, held_mean, held_weight) -> if(
-                            held_mean = mean and held_weight = weight,
-                            one,
-                            arrayMap(
-                                i -> bitShiftLeft(
-                                    toUInt64(
-                                        round(
-                                            bitShiftRight(
-                                                one[
-                                                    1
-                                                    + intDiv(
-                                                        (2 * i + 1) * length(one),
-                                                        2 * toUInt64(least(length(one), held_weight))
-                                                    )
-                                                ],
-                                                16
-                                            )
-                                            * held_mean / mean
-                                        )
-                                    ),
-                                    16
-                                )
-                                + least(
-                                    intDiv(held_weight, toUInt64(least(length(one), held_weight))), 65535
-                                ),
-                                range(toUInt64(least(length(one), held_weight)))
-                            )
+                        (one, weight, mean, held_mean, held_weight) -> springtide_held(
+                            one, weight, held_weight, mean, held_mean
                         ),
                         lists,
                         weights,
                         means,
                         arrayMap(
-                            mean -> if(are_two, arrayMax(means), least(greatest(mean, middle / 2), middle * 2)), means
+                            mean -> if(are_two, arrayMax(means), springtide_held_mean(mean, middle)), means
                         ),
                         arrayMap(
                             weight -> if(
@@ -257,8 +214,7 @@ busy as (
                     tupleElement(one, 1),
                     toUInt64(
                         round(
-                            1048576 * least(greatest(tupleElement(one, 2), middle / 2), middle * 2)
-                            / tupleElement(one, 2)
+                            1048576 * springtide_held_mean(tupleElement(one, 2), middle) / tupleElement(one, 2)
                         )
                     ),
                     if(
@@ -331,8 +287,8 @@ listed as (
             dst_pop,
             ip_version,
             network,
-            arraySort(groupArray(bitShiftLeft(toUInt64(least(rates, 281474976710655)), 16) + 1)) as sums,
-            arraySort(groupArray(bitShiftLeft(toUInt64(least(connections, 281474976710655)), 16) + 1)) as numbers
+            arraySort(groupArray(springtide_weighed(rates, 1))) as sums,
+            arraySort(groupArray(springtide_weighed(connections, 1))) as numbers
         from together
         group by at_pop, dst_pop, ip_version, network
     ) as summed
@@ -347,16 +303,9 @@ sized as (
         network,
         measure,
         shown_by,
-        arrayMap(x -> bitShiftRight(x, 16), list) as numbers,
-        arrayMap(x -> toUInt32(bitAnd(x, 65535)), list) as weights,
-        arrayReduce('quantilesExactWeighted(0.1, 0.25, 0.5, 0.75, 0.9)', numbers, weights) as quantiles,
+        springtide_reduced('quantilesExactWeighted(0.1, 0.25, 0.5, 0.75, 0.9)', list) as quantiles,
         length(list) as size,
-        if(measure in (1, 2, 7), arrayMap(x -> toFloat32(x), numbers), []) as sketched,
-        arrayReduce(
-            'quantilesTDigestWeightedState(0.1, 0.25, 0.5, 0.75, 0.9)',
-            sketched,
-            if(measure in (1, 2, 7), weights, [])
-        ) as state
+        springtide_sketch(if(measure in (1, 2, 7), list, [])) as state
     from listed
 ),
 
@@ -401,16 +350,10 @@ claimed as (
                 one[2],
                 toUInt64(
                     ceil(
-                        least(one[3], one[4])
-                        * if(length > 0, least(greatest(length, middle / 2), middle * 2) / length, 1)
-                        - 1e-6
+                        least(one[3], one[4]) * if(length > 0, springtide_held_mean(length, middle) / length, 1) - 1e-6
                     )
                 ),
-                toUInt64(
-                    ceil(
-                        one[4] * if(length > 0, least(greatest(length, middle / 2), middle * 2) / length, 1) - 1e-6
-                    )
-                )
+                toUInt64(ceil(one[4] * if(length > 0, springtide_held_mean(length, middle) / length, 1) - 1e-6))
             ],
             claims_of_hosts,
             lengths
@@ -445,9 +388,7 @@ counted as (
         arraySum(all) as total,
         arrayMap(n -> if(is_bounded, toUInt64(least(n, greatest(toInt64(total - n) - 1, 1))), n), all) as kept,
         arrayMap(
-            (one, n, k) -> arrayMap(
-                x -> toUInt64(intDiv(toUInt128(x) * k + greatest(n, 1) - 1, greatest(n, 1))), one
-            ),
+            (one, n, k) -> arrayMap(x -> springtide_in_proportion(x, n, k), one),
             of_hosts, all, kept
         ) as parts,
         arrayMap(at -> arraySum(one -> one[at], parts), [1, 2, 3, 4]) as claims,
