@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-OPTIONS = "-m pytest -p conftest -p no:cacheprovider -c pyproject.toml -q -n 1"
+OPTIONS = "-m pytest -p conftest -p no:cacheprovider -c pyproject.toml -q"
 SHORT = """
 import time
 import pytest
@@ -34,11 +34,11 @@ def test_long(number):
 FILES = 12
 
 
-def run(folder: Path, *options: str) -> str:
+def run(folder: Path, *options: str, workers: int = 0) -> str:
     (folder / "test_short.py").write_text(SHORT)
     for number in range(FILES):
         (folder / f"test_long_{number}.py").write_text(LONG)
-    command = [sys.executable, *OPTIONS.split(), str(folder), f"--rootdir={folder}", *options]
+    command = [sys.executable, *OPTIONS.split(), "-n", str(workers), str(folder), f"--rootdir={folder}", *options]
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
@@ -50,8 +50,8 @@ def test_long_tests_run_where_they_are_asked_for(tmp_path: Path, options: tuple[
 
 
 def test_whole_files_are_drawn_and_named_and_the_seed_draws_them_again(tmp_path: Path) -> None:
-    def drawn(seed: int) -> list[str]:
-        said = run(tmp_path, "--proofs", "10", "--proofs-seed", str(seed))
+    def drawn(seed: int, workers: int = 0) -> list[str]:
+        said = run(tmp_path, "--proofs", "10", "--proofs-seed", str(seed), workers=workers)
         named = re.findall(r"^(\S+)::test_long\[\d+\]$", said, re.MULTILINE)
         assert said.splitlines()[-1].startswith("7 passed")
         assert f"--proofs 10 --proofs-seed {seed}" in said
@@ -60,11 +60,11 @@ def test_whole_files_are_drawn_and_named_and_the_seed_draws_them_again(tmp_path:
     first, second = drawn(1), drawn(2)
     assert sorted(first.count(name) for name in set(first)) == [3, 3]
     assert first != second
-    assert first == drawn(1)
+    assert first == drawn(1, workers=1)
 
 
 def test_what_was_spent_is_shown_by_file(tmp_path: Path) -> None:
-    run(tmp_path, "--spent", str(tmp_path / "spent.json"))
+    run(tmp_path, "--spent", str(tmp_path / "spent.json"), workers=1)
     [(name, spent)] = json.loads((tmp_path / "spent.json").read_text())["files"].items()
     assert (name, spent["tests"]) == ("test_short.py", 1)
     assert spent["setup"] >= 0.4
