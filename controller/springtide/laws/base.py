@@ -269,13 +269,7 @@ class Law(Protocol):
 
     def latest(self, store: Store, until_unix_s: int) -> int | None:
         """The newest round up to `until` that has decisions."""
-        found = store.query(
-            f"select toUnixTimestamp(round) as newest from {decided_by(self.name)} "
-            # A maximum would read all of the history.
-            "and round <= fromUnixTimestamp({until:UInt32}) order by round desc limit 1",
-            {"until": until_unix_s},
-        )
-        return int(found[0]["newest"]) if found else None
+        return self.decisions.last_round(store, until_unix_s + 1, within_s=until_unix_s + 1) or None
 
     def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View: ...
 

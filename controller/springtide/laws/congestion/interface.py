@@ -85,9 +85,6 @@ class Congestion(Law):
     def acting(self, decided: Frame) -> Values:
         return dict.fromkeys(keys(decided[decided["algorithm"] > 0]).tolist(), 1)
 
-    def latest(self, store: Store, until_unix_s: int) -> int | None:
-        return PREFIXES.last_round(store, until_unix_s + 1) or None
-
     def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View:
         listed = [rows.as_dict(row) for row in rows.rows(outcome.decided)]
         chosen = sum(one["algorithm"] == "bbr" for one in listed)

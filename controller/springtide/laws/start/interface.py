@@ -98,9 +98,6 @@ class Start(Law):
         chosen = decided[decided["window"] > 0]
         return dict(zip(keys(chosen).tolist(), chosen["connection_rate"].astype(np.int64).tolist(), strict=True))
 
-    def latest(self, store: Store, until_unix_s: int) -> int | None:
-        return STARTS.last_round(store, until_unix_s + 1) or None
-
     def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View:
         listed = list(STARTS.rows(outcome.decided))
         counts = Counter((row["src_pop"], row["action"], row["reason"]) for row in listed)
