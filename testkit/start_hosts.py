@@ -51,7 +51,7 @@ def shown(hosts: Mapping[str, Host], **more: Any) -> Rows:
     for arm, kind in ((0, "entry"), (1, "trial")):
         values |= {f"{n}_{arm}": found[f"{kind}_{n}"] for n in ("flights", "lossy", "resent", "segments")}
         values[f"carried_{arm}"] = found[f"{kind}_carried_permille"] / 1000 or np.nan
-    return row(rtt_p50_us=found["rtt_p50_us"], **(values | more))
+    return row(**(values | more))
 
 
 class Day:

@@ -203,7 +203,7 @@ class Start:
         seen = np.full(count, UNSEEN)
         seen["src_pop"], seen["destination"], seen["ip_version"] = self._names, b"peer", 4
         seen["connections"], seen["mss"] = moment.met + moment.young, SEGMENT
-        seen["min_rtt_us"] = seen["rtt_p50_us"] = moment.rtt_ms * 1000
+        seen["min_rtt_us"] = moment.rtt_ms * 1000
         seen["share_rate"] = singles(moment.share, moment.met, self._share_quantile, draw)
         seen["share_connections"] = moment.met
         in_use = self.given()

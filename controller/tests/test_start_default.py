@@ -69,26 +69,6 @@ def test_held_out_edges_do_not_hide_how_much_the_default_loses() -> None:
     assert found["default_resent"][0] == 25
 
 
-def test_what_explains_losses_is_asked_anew_once_it_is_old() -> None:
-    """No edge brakes and none is held out: nothing else would ever end what the default was seen to lose once."""
-    lossy: dict[str, Any] = {"lossy_0": 200, "segments_0": 14_000, "resent_0": 3500}
-    loop = Loop(policy())
-    for _ in range(3):
-        found = loop.round(proved(5e6, **well(**lossy, lossy_1=20, segments_1=2100, resent_1=400)))
-    rate, lasts = found["connection_rate"][0], policy().start.ttl_s // STEP
-    assert rate > 0
-    reasons: list[Reason] = []
-    while len(reasons) < 2 * lasts and loop.last["window"][0] > 0:
-        found = loop.round(proved(5e6, **well(flights_1=0, **lossy)))
-        reasons.append(reason(found))
-    assert set(reasons[:-1]) == {Reason.PROVED}
-    assert lasts - 2 <= len(reasons) <= lasts + 1
-    assert (reasons[-1], found["trial_connection_rate"][0], found["harmful_rate"][0]) == (Reason.DEFAULT_ASKED, rate, 0)
-    # The path has become another: the default loses nothing on it.
-    after = loop.round(proved(5e6, **well(lossy_1=30, segments_1=2100, resent_1=600)))
-    assert (reason(after), after["window"][0]) == (Reason.TRIAL_LOSS, 0)
-
-
 @pytest.mark.parametrize("loss", [0.02, 0.03, 0.05])
 def test_on_a_path_that_loses_at_random_some_start_with_the_default_and_values_stay(loss: float) -> None:
     """Each segment is lost with this chance, whatever starts; no edge is held out. Two days of a hundred flights a
@@ -195,7 +175,7 @@ def test_edges_know_what_the_default_loses_where_it_makes_them_brake() -> None:
 
 
 # Twelve segments at 1.6 Mbit/s over 80 ms: 100 kB take 580 ms.
-_SLOW: dict[str, Any] = {"min_rtt_us": 80_000, "rtt_p50_us": 80_000, "path_buckets": 0, "path_rate": np.nan}
+_SLOW: dict[str, Any] = {"min_rtt_us": 80_000, "path_buckets": 0, "path_rate": np.nan}
 
 
 def test_what_would_be_slower_than_the_default_was_is_neither_tried_nor_given() -> None:
@@ -213,8 +193,8 @@ def test_what_would_be_slower_than_the_default_was_is_neither_tried_nor_given() 
     assert (reason(ended), ended["window"][0], ended["trial_window"][0]) == (Reason.TRIAL_SLOWER, 0, 0)
     # Nor is it tried again in the same hours, in which nothing of the default is seen.
     assert not any(loop.round(slow)["trial_window"][0] for _ in range(24))
-    # What is faster is.
-    assert loop.round(proved(5e6))["trial_window"][0] > 0
+    # What is faster is, once history has followed.
+    assert any(loop.round(proved(5e6))["trial_window"][0] for _ in range(4))
 
 
 @pytest.mark.parametrize(("name", "took"), [("default_t100_us", 325_000), ("default_t50_us", 200_000)])

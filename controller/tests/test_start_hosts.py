@@ -13,7 +13,7 @@ from testkit.path_model import Host
 from testkit.path_traffic import DECIDED, FRA, Traffic
 from testkit.rolled import Rolled
 from testkit.start_hosts import Day, host, shown
-from testkit.start_law import beginning, in_use, row, trains
+from testkit.start_law import beginning
 from testkit.together import together
 
 FRANKFURT = "::ffff:10.77.2.9"
@@ -133,17 +133,6 @@ def test_what_few_flights_in_use_were_carried_is_known_where_there_are_no_more(
     yield (rolled := Rolled(traffic.rows, decided=DECIDED))
     found = rolled.seen(FRA)["carried_0"]
     assert found == 0.5 if known else np.isnan(found)
-
-
-@pytest.mark.parametrize("flights", [1, 2])
-def test_a_slow_flight_in_use_shows_others(flights: int) -> None:
-    loop = beginning()
-    in_use(loop, 6e6)
-    met: dict[str, Any] = {"share_rate": 1.5e6, "share_connections": 4}
-    for _ in range(2):
-        loop.round(row(connections=6, **trains(6e6), **met))
-    found = loop.round(shown({"ams-1": host([(70, 0, 250)] * flights, trains=[6e6] * flights)}))
-    assert found["shared_at"][0] > 0
 
 
 LIES: dict[str, Host | None] = {

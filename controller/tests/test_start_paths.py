@@ -154,7 +154,7 @@ def test_only_application_limited_connections_prove_no_rate() -> Iterator[Rolled
     found = rolled.seen(FRA)
     assert (found["share_connections"], found["reached_connections"], found["path_buckets"]) == (0, 0, 0)
     assert all(np.isnan(found[name]) for name in ("share_rate", "reached_rate", "path_rate", "at_once"))
-    assert (found["connections"], found["rtt_p50_us"]) == (5, 50_000)
+    assert found["connections"] == 5
 
 
 @together
@@ -369,8 +369,9 @@ def test_starts_that_the_bundle_does_not_name_are_the_defaults() -> Iterator[Rol
     traffic.hosts("ams-1")
     for peer in ("::ffff:10.77.2.9", "::ffff:10.77.3.9"):
         traffic.connection("ams-1", peer, 10**6, sent=14 * MSS, polls=0)
+        unnamed = {"started_prefix_length": 0, "first_flight_segs": 70}
         for more in ({}, {}, {"first_flight_retrans": 3, "total_retrans": 3}, {"first_flight_segs": 10}):
-            traffic.flight("ams-1", peer, ROUND - 300, 0, **{"started_prefix_length": 0, "first_flight_segs": 70} | more)
+            traffic.flight("ams-1", peer, ROUND - 300, 0, **unnamed | more)
     # Named, but its SYN was sent again: it was left alone for that.
     traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 0)
     yield (rolled := Rolled(traffic.rows, decided=DECIDED))

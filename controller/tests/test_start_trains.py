@@ -338,21 +338,6 @@ def test_of_three_hosts_one_alone_decides_neither_the_median_nor_shows_one() -> 
     assert (found["trains"], np.isnan(found["train_rate"])) == (0, True)
 
 
-def test_what_follows_a_path_that_fell_is_tried_beside_the_default_and_not_given_up(fresh: Loop) -> None:
-    """The default loses as much over the queue that is left; how much is not known until it is asked."""
-    in_use(fresh, 8e6)
-    lossy: dict[str, Any] = {"lossy_0": 28, "resent_0": 200}
-    values: dict[str, Any] = {"connections": 100, **trains(2e6), "flights_0": 30, "segments_0": 2100}
-    fallen = fresh.round(row(**values, **lossy))
-    assert fallen["connection_rate"][0] == pytest.approx(1.9e6)
-    asked = fresh.round(row(**values, **lossy))
-    assert (reason(asked), asked["window"][0]) == (Reason.DEFAULT_ASKED, 0)
-    assert asked["trial_connection_rate"][0] == pytest.approx(1.9e6)
-    trial: dict[str, Any] = {"flights_1": 30, "segments_1": 2100, "lossy_1": 28, "resent_1": 200}
-    again = fresh.round(row(**values, **lossy, **trial, t100_0_us=3e5, t100_1_us=2e5))
-    assert (reason(again), again["connection_rate"][0]) == (Reason.PROMOTED, pytest.approx(1.9e6))
-
-
 def test_what_a_path_shows_by_turns_is_smoothed(fresh: Loop) -> None:
     """A tenth more and less from round to round is its own noise: what is in use does not follow."""
     shown = []

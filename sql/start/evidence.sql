@@ -86,7 +86,6 @@ select
     toUInt32(least(connections, 4294967295)) as connections,
     if(mss_p50 > 0, toFloat32(mss_p50), toFloat32(nan)) as mss,
     if(min_rtt_p10_us > 0, toFloat32(min_rtt_p10_us), toFloat32(nan)) as min_rtt_us,
-    if(rtt_p50_us > 0, toFloat32(rtt_p50_us), toFloat32(nan)) as rtt_p50_us,
     if(
         share_connections > 0,
         toFloat32(

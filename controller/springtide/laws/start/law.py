@@ -23,7 +23,7 @@ STATE, _OTHERS = forms("start", "state"), forms("start", "decided")
 # What the decisions before this round left; `round` is their own. Instants in seconds since the epoch, 0 is none.
 PREVIOUS = np.dtype([*UNIT_KEY, *STATE, ("round", "<u4")])
 # What a round shows, and decisions keep no row of: sums of it are in their state.
-_NOT_KEPT = {"rtt_p50_us", "path_rate", "path_buckets", "default_flights", "default_lossy"}
+_NOT_KEPT = {"path_rate", "path_buckets", "default_flights", "default_lossy"}
 _KEPT = [name for name, _ in SEEN if name not in _NOT_KEPT]
 # The rows of path_decisions without what a round has in common. `group`: whose estimates the unit may borrow.
 DECIDED = np.dtype(

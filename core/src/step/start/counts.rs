@@ -9,14 +9,10 @@ use super::state::State;
 /// `trial_flights`: what comes later must be able to change it.
 const DEFAULT_KEPT: f64 = 0.9;
 const MOST_DEFAULT: f64 = 10.0;
-/// What the default lost is old once so many trials' flights started with the values in use since; and after so many times
-/// `ttl_s`, however few start.
-const ASKED_AFTER: f64 = 2.0;
-const OLDEST_DEFAULT: i64 = 4;
 /// Flights of values in use that are remembered, in multiples of `trial_flights`.
 const MOST_USED: f64 = 10.0;
-/// A queue has filled where the round trip is so many times the lowest: it hides that the path carries less.
-const FILLED: f64 = 2.0;
+/// Times of the default's starts are remembered for so many times `ttl_s`.
+const OLDEST_DEFAULT: i64 = 4;
 /// A path carries all of a rate where it shows this part of it: with several at once the queue of what came before blurs
 /// it. (Rows have parts in half of a double, where 0.95 is a little less.)
 pub(super) const CARRIED: f64 = 0.95 - 1e-6;
@@ -58,19 +54,13 @@ pub(super) struct Counts {
     pub is_more: bool,
     /// What was carried of the values in use, and of those on trial.
     pub carried: [Carried; 2],
-    /// What is in use does harm; of so much that the path was full.
+    /// What is in use does harm.
     pub harm: bool,
-    pub flood: bool,
-    /// What is in use loses what only the default's loss explains, and clearly more than it did: something has come onto
-    /// the path.
-    pub joined: bool,
-    /// What is in use loses what only the default's loss of long ago explains: it is asked anew.
-    pub asks: bool,
     /// What is in use loses what only the default's loss explains, which no held-out edge shows.
     pub leans: bool,
     /// An edge braked, for more than what the default loses.
     pub braked: bool,
-    /// Enough of the round's flights went well with the values in use, on a path that nothing filled.
+    /// Enough of the round's flights went well with the values in use.
     pub sound: bool,
 }
 
@@ -98,9 +88,8 @@ impl Counts {
         count_trial(case, round, after);
 
         let used = after.used_flights();
-        let (harm, flood) = does_harm(case, round[0], used, default);
-        let is_unexplained = is_used && !harm && does_harm(case, round[0], used, Lost::NOTHING).0;
-        let is_old = is_used && case.on(Rule::OldDefault) && is_old(case, after);
+        let harm = does_harm(case, round[0], used, default);
+        let is_unexplained = is_used && !harm && does_harm(case, round[0], used, Lost::NOTHING);
         // Where held-out edges show what it loses, if not in each round, nobody else need start with it.
         let is_unseen =
             seen.default_flights == 0.0 && (is_beside || before.default_at < case.decided);
@@ -115,13 +104,6 @@ impl Counts {
                 || is_used && before.trial_connection_rate > STEP_UP * before.connection_rate,
             carried: [Arm::Used, Arm::Tried].map(|arm| carried(case, arm, round)),
             harm,
-            flood,
-            // What an operator set is judged by none of this.
-            joined: is_unexplained
-                && case.on(Rule::RisenLoss)
-                && !before.overridden
-                && round[0].has_risen(before.used_flights(), law),
-            asks: is_old && is_unexplained,
             leans: if case.is_frozen {
                 is_beside
             } else {
@@ -132,12 +114,9 @@ impl Counts {
         };
         if counts.braked && counts.loses_as_default(case, of_default.all, after) {
             counts.braked = false;
-            counts.asks |= is_old;
         }
-        let is_empty = seen.rtt_p50_us <= FILLED * seen.min_rtt_us || !case.on(Rule::NoQueue);
-        let went_well = is_empty && !(counts.now_much || harm || counts.asks);
+        let went_well = !counts.now_much && !harm;
         counts.sound = is_used && round[0].flights >= law.min_connections && went_well;
-        counts.asks &= !counts.braked;
         counts
     }
 
@@ -270,13 +249,9 @@ fn time_default(case: &Case, is_shown: bool, after: &mut State) {
 /// Counts the round's flights with the values in use.
 fn count_used(case: &Case, round: Flights, after: &mut State) {
     let (before, law) = (case.before, &case.policy.start);
-    let worn = if case.on(Rule::WornCounts) && before.used_flights > MOST_USED * law.trial_flights {
-        2.0
-    } else {
-        1.0
-    };
+    let is_worn = case.on(Rule::WornCounts) && before.used_flights > MOST_USED * law.trial_flights;
     after.set_used_flights(match before.window > 0.0 {
-        true => round.after(before.used_flights(), worn),
+        true => round.after(before.used_flights(), if is_worn { 2.0 } else { 1.0 }),
         false => Flights::default(),
     });
 }
@@ -302,29 +277,18 @@ fn count_trial(case: &Case, round: [Flights; 2], after: &mut State) {
     }
 }
 
-/// Says whether what the default lost was seen too long ago, for values in use.
-fn is_old(case: &Case, after: &State) -> bool {
-    let law = &case.policy.start;
-    let age_s = case.round - after.default_at;
-    age_s >= law.ttl_s && after.used_flights >= ASKED_AFTER * law.trial_flights
-        || age_s >= OLDEST_DEFAULT * law.ttl_s
-}
-
-/// Says whether the values in use do harm, beside what the default loses, and whether that is a flood: by the round's
-/// flights, or by all since the values are in use. Where none of the round's loses anything nothing does harm.
-fn does_harm(case: &Case, round: Flights, used: Flights, default: Lost) -> (bool, bool) {
+/// Says whether the values in use do harm, beside what the default loses: by the round's flights, or by all since the values
+/// are in use. Where none of the round's loses anything nothing does harm.
+fn does_harm(case: &Case, round: Flights, used: Flights, default: Lost) -> bool {
     let (before, law) = (case.before, &case.policy.start);
     if before.window <= 0.0 || round.lossy <= 0.0 {
-        return (false, false);
+        return false;
     }
     let bound = losses::allowed_lossy(before.window, default.share, default.share, law);
     let now_much = round.sends_much(default, law);
     let flood = now_much && case.on(Rule::Flood) && round.is_flood(default);
     let all = used.sends_much(default, law) && used.too_many_lossy(bound);
-    (
-        flood || now_much && round.too_many_lossy(bound) || all,
-        flood,
-    )
+    flood || now_much && round.too_many_lossy(bound) || all
 }
 
 #[derive(Clone, Copy, PartialEq)]

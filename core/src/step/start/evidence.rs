@@ -20,8 +20,6 @@ columns! {
         mss: f64 as "f4",
         /// Lowest round trip.
         min_rtt_us: f64 as "f4",
-        /// Median round trip.
-        rtt_p50_us: f64 as "f4",
         /// Low quantile of single delivery rates, of connections that met the path: the application did not limit them.
         share_rate: f64 as "f4",
         /// How many connections those were.

@@ -1,6 +1,5 @@
 //! Falls: what is in use becomes less at once, where it does harm, where the path carries less, or where less is proved.
 
-use super::counts::CARRIED;
 use super::reason::Reason;
 use super::rules::Rule;
 use super::trains::BEYOND;
@@ -10,12 +9,8 @@ use super::{Case, Findings};
 
 /// What was learnt holds while the round trip is above this part of the one then, and at most so many times it (RFC 9959).
 const RTT_RANGE: (f64, f64) = (0.5, 10.0);
-/// Harm within the hold cuts as much as so many cuts.
-const CUT_AGAIN: i32 = 3;
-/// Part that is left at least of what is in use, as its flights show what was carried; and after harm, where few
-/// connections' flights and polls show less than the path carries.
+/// Part that is left at least of what is in use, as its flights show what was carried.
 const LEAST_PART: f64 = 0.5;
-const LEAST_AFTER_HARM: f64 = 0.25;
 /// What is in use stays where the path carries this part of it: medians of a dozen flights differ by less, and a path's
 /// rate by a tenth from round to round. To follow that is two changes for nothing.
 const STAYS: f64 = 0.78 - 1e-6;
@@ -27,12 +22,8 @@ pub(super) struct Move {
     pub reason: Reason,
     /// What became of the values on trial.
     pub trial: Trial,
-    /// What is in use did harm, and this is what is left of it.
-    pub is_cut: bool,
     /// What is in use is another than before.
     pub is_changed: bool,
-    /// It goes back on trial, beside the kernel's default.
-    pub asks: bool,
     /// Connection rate that did harm now; 0 is none.
     pub harmful_rate: f64,
     /// Nothing near what failed is tried for a while.
@@ -57,12 +48,10 @@ pub(super) fn fall(case: &Case, found: &Findings) -> Move {
             fall.to(less, why);
         }
     }
-    let cut = found.harm.then(|| cut(case, found));
-    let is_doubted = cut.is_some_and(|cut| is_doubted(case, found, cut));
-    let cut = if is_doubted { None } else { cut };
-    if let Some(cut) = cut {
+    let harm = found.harm;
+    if harm {
         fall.to(
-            cut,
+            cut(case, found),
             if found.counts.harm {
                 Reason::Loss
             } else {
@@ -70,12 +59,7 @@ pub(super) fn fall(case: &Case, found: &Findings) -> Move {
             },
         );
     }
-    if found.beside {
-        fall.to(beside_one_more(case, found).least(fall.value), Reason::Loss);
-    }
-    let harm = cut.is_some() || found.beside;
-    let asks = found.counts.asks && !harm || is_doubted;
-    fall.end(case, found, asks);
+    fall.end(case, found);
     let is_changed = fall.value != case.in_use;
     Move {
         value: fall.value,
@@ -84,9 +68,7 @@ pub(super) fn fall(case: &Case, found: &Findings) -> Move {
             Trial::Runs if harm || is_changed => Trial::Overtaken,
             other => other,
         },
-        is_cut: cut.is_some() && fall.value.is_some(),
         is_changed,
-        asks,
         harmful_rate: match (harm, trial) {
             (true, _) => case.in_use.rate,
             // What was only slower, or not faster, is no danger: it waits, and leaves no ceiling.
@@ -113,12 +95,9 @@ impl Fall {
         };
     }
 
-    /// Falls to the kernel's default: where that is to be asked, is faster, or carries as much by itself; and where the
-    /// round trip is another, for careful starts.
-    fn end(&mut self, case: &Case, found: &Findings, asks: bool) {
-        if asks {
-            (self.value, self.reason) = (Values::NOTHING, Reason::DefaultAsked);
-        }
+    /// Falls to the kernel's default: where that is faster, or carries as much by itself; and where the round trip is
+    /// another, for careful starts.
+    fn end(&mut self, case: &Case, found: &Findings) {
         let delays = !case.is_frozen && !found.proved.fell && found.is_slower(case, self.value);
         if delays && !self.fell {
             self.reason = Reason::Lowered;
@@ -143,14 +122,6 @@ fn standing(case: &Case, found: &Findings) -> Reason {
         true if proved.is_known || proved.is_borrowed || proved.is_measured => Reason::Proved,
         true => Reason::HeldThinEvidence,
     }
-}
-
-/// Where nothing would be left of what trains show, it is not the rate that is in doubt, but what the default loses.
-fn is_doubted(case: &Case, found: &Findings, cut: Values) -> bool {
-    case.on(Rule::DoubtDefault)
-        && !cut.is_some()
-        && found.most.is_some()
-        && case.in_use.rate <= BEYOND * found.most.rate
 }
 
 /// A rule that lowers what is in use; `None` where it does not act.
@@ -208,67 +179,21 @@ fn to_trains(case: &Case, found: &Findings, _: &Trial, value: Values) -> Option<
     is_beyond.then_some((value.least(most), Reason::Lowered))
 }
 
-/// What is left after harm: what the path carried, at once; where that much was lost that no flight shows it, what all
-/// together were delivered meanwhile.
-///
-/// Loss in spite of a cut: the path has become less, and each round of it costs. (Where edges brake they have cut already.)
-/// And in spite of a cut to less than a half: what was learnt is of another path, and what the kernel's default loses on
-/// this one is not known. All begins anew with it.
+/// What is left after harm.
 fn cut(case: &Case, found: &Findings) -> Values {
-    let (law, before, in_use) = (&case.policy.start, case.before, case.in_use);
-    let harm = found.counts.harm;
-    let again = harm && before.was_cut && before.hold_until > case.round;
-    if again && case.on(Rule::CutAll) && in_use.rate <= law.collapse * before.harmful_rate {
-        return Values::NOTHING;
-    }
-    let again = again && case.on(Rule::CutDeeper);
-    let part = match (
-        again,
-        found.proved.is_shown && case.on(Rule::CutLessWithTrains),
-    ) {
-        (true, _) => law.cut.powi(CUT_AGAIN),
-        // What trains show is not far from what the path carries: of that half a cut is enough.
-        (false, true) => law.cut.sqrt(),
-        (false, false) => law.cut,
+    let (law, in_use) = (&case.policy.start, case.in_use);
+    // What trains show is not far from what the path carries: of that half a cut is enough.
+    let part = if found.proved.is_shown && case.on(Rule::CutLessWithTrains) {
+        law.cut.sqrt()
+    } else {
+        law.cut
     };
-    let mut left = in_use.scaled(part, law.cmax);
-    if harm && case.on(Rule::CutToCarried) {
-        left = trial::given(in_use, found.counts.carried[0], case, LEAST_AFTER_HARM).least(left);
-    }
-    if found.counts.flood
-        && case.on(Rule::CutToDelivered)
-        && case.seen.path_buckets > 0.0
-        && case.seen.path_rate.is_finite()
-    {
-        let part = law.pace_gain * case.seen.path_rate / in_use.path.max(1.0);
-        left = in_use
-            .scaled(part.clamp(LEAST_AFTER_HARM, 1.0), law.cmax)
-            .least(left);
-    }
+    let left = in_use.scaled(part, law.cmax);
     if found.target.is_some() {
         left.least(found.target)
     } else {
         left
     }
-}
-
-/// An equal part beside one more, at most, of what was given of the path alone. Of those who start at once each has as much
-/// beside it alone: together they keep nearly all.
-fn beside_one_more(case: &Case, found: &Findings) -> Values {
-    let (law, in_use) = (&case.policy.start, case.in_use);
-    let part = (found.alone / 2.0 / in_use.rate.max(1.0)).min(1.0);
-    let single = in_use.scaled(part, law.cmax);
-    let kept = in_use.scaled(law.cut.sqrt(), law.cmax);
-    Values {
-        path: kept.path.max(single.rate),
-        ..single
-    }
-}
-
-/// Says whether what is in use loses more than it did, with somebody beside it: trains show the path as it was.
-pub(super) fn is_beside(case: &Case, joined: bool, alone: f64) -> bool {
-    let rate = case.in_use.rate;
-    case.in_use.is_some() && joined && CARRIED * rate <= alone && 2.0 * rate > alone
 }
 
 fn has_other_round_trip(case: &Case) -> bool {

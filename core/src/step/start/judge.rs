@@ -113,9 +113,7 @@ fn compare(case: &Case, counts: &Counts, after: &State) -> Verdict {
     };
     let (too_slow, no_gain) = ((1.0 + law.slower).log2(), (1.0 - law.step_gain).log2());
     let is_step = before.trial_step;
-    // Of what all at once are given, the times of flights that are alone now and then say nothing.
-    let is_for_all = is_step && before.trial_connection_rate <= before.connection_rate;
-    let is_timed = after.trial_times > 0.0 && !is_for_all;
+    let is_timed = after.trial_times > 0.0;
     // Times say little where connections start with others now and then without: what the path carried says more.
     let carried = counts.carried[1];
     if counts.is_more && carried.single.is_finite() && case.on(Rule::CarriedDecides) {
@@ -138,10 +136,7 @@ fn compare(case: &Case, counts: &Counts, after: &State) -> Verdict {
     let slower = is_timed && surely > too_slow;
     Verdict {
         slower,
-        // Of small objects neither times nor parts are known: what a step brings is not seen, and nothing else is tried.
-        in_vain: !slower
-            && is_step
-            && (is_timed && surely > no_gain || !is_timed && is_last && case.on(Rule::UnseenStep)),
+        in_vain: !slower && is_step && is_timed && surely > no_gain,
         // Where a step's flights lose so much that none shows what was carried, half of all steps seem faster by chance.
         good: if is_step {
             is_timed && at_most <= no_gain

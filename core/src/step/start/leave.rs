@@ -54,12 +54,11 @@ impl Next {
         let is_lowered = case.in_use.is_some() && value.below(case.in_use, 0.0);
         let damping = &case.policy.damping;
         after.penalty = case.penalty;
-        if is_lowered && self.is_living && word.is_none() && !moved.asks {
+        if is_lowered && self.is_living && word.is_none() {
             after.penalty = damping.charged(case.penalty);
         }
         after.suppressed = case.is_suppressed || after.penalty > damping.suppress_above;
         after.overridden = word.is_some();
-        after.was_cut = moved.is_cut || before.was_cut && !moved.is_changed && value.is_some();
         let was_learnt = before.learnt_rtt_us > 0.0;
         if moved.is_changed && value.is_some() || !was_learnt {
             after.learnt_rtt_us = case.rtt_us;
@@ -117,7 +116,7 @@ impl Next {
         after.trial_step = tried.is_step && is_tried;
     }
 
-    /// Other values have other first flights; and what the default lost on another path is asked anew.
+    /// Other values have other first flights.
     fn leave_counts(&self, case: &Case, found: &Findings, value: Values, after: &mut State) {
         if value != case.before.used() {
             after.set_used_flights(Flights::default());
@@ -126,15 +125,6 @@ impl Next {
             after.set_trial_flights(Flights::default());
             after.trial_rounds = 0.0;
             (after.trial_log2_time, after.trial_times) = (0.0, 0.0);
-        }
-        if self.moved.asks {
-            (
-                after.default_flights,
-                after.default_lossy,
-                after.default_resent,
-            ) = (0.0, 0.0, 0.0);
-            (after.default_at, after.default_timed_at) = (0, 0);
-            (after.default_t50_us, after.default_t100_us) = (0.0, 0.0);
         }
         // Its times are of the path as it was.
         if found.proved.fell {

@@ -6,7 +6,7 @@ use crate::step::chance::{FEWEST_LOSSY, allowed_share, lower_bound};
 
 /// Standard errors that are chance.
 const BY_CHANCE: f64 = 2.0;
-/// Standard errors that are no chance, where something else shows the contrary or where it is asked in each round.
+/// Standard errors that are no chance, where something else shows the contrary.
 pub(super) const SURE: f64 = 3.0;
 /// Where so many of the default's flights lose something their share says nothing: only segments are compared.
 pub(super) const BLIND: f64 = 0.9;
@@ -14,11 +14,6 @@ pub(super) const BLIND: f64 = 0.9;
 /// default's that must be: random loss may explain that each large flight loses something.
 const FLOOD: f64 = 0.1;
 const FLOOD_OF_DEFAULT: f64 = 2.0;
-/// What is sent again has risen where it is this many times as much, and by this part of the segments: of thousands of
-/// flights anything is more than chance.
-const RISEN: f64 = 1.5;
-const RISE: f64 = 0.005;
-
 /// First flights: how many, how many of them lost anything, and segments sent and sent again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flights {
@@ -73,11 +68,8 @@ impl Flights {
     /// Says whether more segments were sent again than does no harm, than as many flights with the kernel's default send
     /// again, and than chance adds. Unknown is much.
     pub(super) fn sends_much(self, default: Lost, law: &Start) -> bool {
-        let harmless = (law.loss_segments * self.segments).max(default.most(
-            self.flights,
-            BY_CHANCE,
-            f64::INFINITY,
-        ));
+        let harmless =
+            (law.loss_segments * self.segments).max(default.most(self.flights, BY_CHANCE));
         self.segments == 0.0 || self.resent > harmless
     }
 
@@ -87,29 +79,6 @@ impl Flights {
         2.0 * self.lossy > self.flights
             && self.resent > FLOOD * self.segments
             && self.resent > FLOOD_OF_DEFAULT * default.share * default.of_lossy * self.flights
-    }
-
-    /// Says whether a round's flights clearly send more again than those before them did, whatever the default loses:
-    /// what that lost before says nothing of who has come onto the path since.
-    pub(super) fn has_risen(self, before: Self, law: &Start) -> bool {
-        // Of none that lost anything the next one may lose as much as one does now.
-        let (resent, lossy) = if before.lossy > 0.0 {
-            (before.resent, before.lossy)
-        } else {
-            (self.resent, self.lossy)
-        };
-        let own = Lost {
-            share: (before.lossy + 1.0) / (before.flights + 1.0),
-            of_lossy: resent / lossy.max(1.0),
-        };
-        let expected = own.share * own.of_lossy * self.flights;
-        self.resent > RISEN * expected
-            && self.resent > expected + RISE * self.segments
-            && self.resent > own.most(self.flights, SURE, before.flights)
-            && before.flights >= law.trial_flights
-            // Most say so: one of several hosts does not, nor do episodes of random loss.
-            && self.lossy >= FEWEST_LOSSY
-            && 2.0 * self.lossy > self.flights
     }
 }
 
@@ -126,12 +95,10 @@ impl Lost {
         of_lossy: 0.0,
     };
 
-    /// Segments that so many flights send again, with so many standard errors. Chance is in whether one loses, how much
-    /// one does, and what is known of so many others.
-    fn most(self, flights: f64, errors: f64, known_of: f64) -> f64 {
+    /// Segments that so many flights send again, with so many standard errors: of whether one loses, and how much one does.
+    fn most(self, flights: f64, errors: f64) -> f64 {
         let each = self.share * self.of_lossy;
-        let known = 1.0 + flights / known_of.max(1.0);
-        each * flights + errors * (each * (1.0 + self.of_lossy) * flights * known).sqrt()
+        each * flights + errors * (each * (1.0 + self.of_lossy) * flights).sqrt()
     }
 }
 

@@ -165,10 +165,6 @@ struct Findings {
     most: Values,
     /// What is in use did harm: by its losses, or by an edge's brake while nothing is on trial.
     harm: bool,
-    /// Somebody has come onto the path.
-    beside: bool,
-    /// Rate that what trains show leaves for this path's connections, where nobody else is on it, bytes/s.
-    alone: f64,
     /// Time of 50 and 100 kB with the default, microseconds.
     default_us: [f64; 2],
     share_log2: f64,
@@ -231,11 +227,8 @@ fn step(
     let target = size(proved.share, proved.path, case.rtt_us, seen, law);
     let most = size(proved.carries, proved.carries, case.rtt_us, seen, law);
     let is_braked = counts.braked && before.trial_window <= 0.0;
-    let alone = law.pace_gain * proved.carries;
     let found = Findings {
         harm: case.in_use.is_some() && (counts.harm || is_braked),
-        beside: falls::is_beside(&case, counts.joined, alone),
-        alone,
         counts,
         verdict,
         proved,

@@ -22,8 +22,7 @@ pub(super) fn shows_others(case: &Case, counts: &Counts, verdict: Verdict, after
         known
     };
     carried_less(case, counts, shown)
-        || met_less(case, counts, known)
-            && (few_carried_less(case, shown) || lost_shows_less(case, counts, verdict, after))
+        || met_less(case, counts, known) && lost_shows_less(case, counts, verdict, after)
 }
 
 /// Says whether flights were carried less. A rate does not say it that is far below what trains show, unless others were
@@ -46,30 +45,6 @@ fn met_less(case: &Case, counts: &Counts, known: f64) -> bool {
         && shows_less(1.0, met(case), known)
         && !counts.carried[0].any_whole()
         && !before.overridden
-}
-
-/// Says whether too few flights for a median were carried less: where few connections start there are never more.
-fn few_carried_less(case: &Case, shown: f64) -> bool {
-    let (seen, before, least) = (case.seen, case.before, case.policy.start.min_connections);
-    let few = |flights: f64, single: f64, path: f64, values: Values| {
-        let any = parts(Carried { single, path }, values)
-            .into_iter()
-            .any(|(part, rate)| is_less(part, rate, shown));
-        flights < least && any
-    };
-    case.on(Rule::SharedByFew)
-        && !case.is_frozen
-        && (few(
-            seen.flights_0,
-            seen.carried_0,
-            seen.path_carried_0,
-            before.used(),
-        ) || few(
-            seen.flights_1,
-            seen.carried_1,
-            seen.path_carried_1,
-            before.tried(),
-        ))
 }
 
 /// Says whether flights lose so much that they show nothing: all of those in use, or harm again within a hold.

@@ -49,9 +49,6 @@ reasons! {
     Braked "braked" "an edge's brake: enforce.brake_lost_permille, enforce.brake_connections",
     /// The round trip is another.
     RoundTripChanged "round_trip_changed" "start.careful (RFC 9959)",
-    /// The default is tried again beside what is in use.
-    DefaultAsked "default_asked"
-        "start.ttl_s: what the default loses, which explains its losses, was seen too long ago",
     /// The evidence is too old.
     Expired "expired" "start.ttl_s",
     /// What is proved is on trial.

@@ -34,13 +34,10 @@ pub(super) fn rise(case: &Case, found: &Findings, moved: &Move, ceiling: Ceiling
     let (wanted, is_step) = wanted(case, found, moved);
     let (wanted, is_held) = bounded(case, found, value, wanted, is_step, ceiling);
     let goes_on = moved.trial == Trial::Runs;
-    let carried = found.counts.carried[0];
     let is_worth = case.may_begin
         && !goes_on
         && wanted.is_some()
         && wanted.above(value, RISES * law.hysteresis)
-        // What the path carries only a part of is no reason to try more.
-        && !(case.on(Rule::WholeBeforeMore) && carried.any_below(1.0))
         // Nor while an edge brakes, whatever the default loses.
         && !(case.on(Rule::BrakeStops) && is_used && case.seen.braked > 0.0)
         // Of ten segments there is nothing to gain.
@@ -48,16 +45,10 @@ pub(super) fn rise(case: &Case, found: &Findings, moved: &Move, ceiling: Ceiling
         && (is_used || wanted.window > KERNEL_DEFAULT)
         && !found.is_slower(case, wanted);
     let is_damped = is_worth && case.is_suppressed && is_used;
-    let again = moved.asks && case.may_begin;
     let is_quiet = !moved.is_changed;
-    if is_worth && !is_damped || again {
-        let is_step = is_step && !again;
+    if is_worth && !is_damped {
         return Tried {
-            values: if again {
-                before.used().scaled(1.0, law.cmax)
-            } else {
-                wanted
-            },
+            values: wanted,
             is_borrowed: proved.is_borrowed,
             is_step,
             begins: true,
@@ -164,13 +155,11 @@ fn bounded(
         .rate
         .min(most_paced(wanted.window, case.rtt_us, case.seen.segment()));
     // All that start at once are given what one is, or what is proved of all: that what one was given went well says
-    // nothing of all. Where they started together and all of it was carried, a step more.
-    let mut most_path = together.max(wanted.rate).max(found.target.path);
-    if carried.path >= 1.0 && case.on(Rule::PathStep) {
-        most_path = most_path.max(law.step * value.path);
-    }
+    // nothing of all.
     if case.on(Rule::PathWithin) {
-        wanted.path = wanted.path.min(most_path.floor());
+        wanted.path = wanted
+            .path
+            .min(together.max(wanted.rate).max(found.target.path).floor());
     }
     (wanted.most(value), is_held)
 }

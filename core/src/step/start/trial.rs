@@ -54,7 +54,7 @@ impl Trial {
 /// Says what becomes of the values on trial.
 pub(super) fn end(case: &Case, found: &Findings) -> Trial {
     let (law, before) = (&case.policy.start, case.before);
-    let (counts, verdict, proved) = (&found.counts, found.verdict, &found.proved);
+    let (counts, verdict) = (&found.counts, found.verdict);
     let tried = before.tried().scaled(1.0, law.cmax);
     if !tried.is_some() {
         return Trial::None;
@@ -63,7 +63,7 @@ pub(super) fn end(case: &Case, found: &Findings) -> Trial {
         return Trial::Harm;
     }
     let carried = counts.carried[1];
-    let is_spoilt = found.harm || found.beside || proved.fell || counts.asks;
+    let is_spoilt = found.harm || found.proved.fell;
     let is_good = verdict.good && !is_spoilt;
     // Far less than what is known now, where it shows nothing yet: the next trial is of that, as far as a ceiling lets.
     // That it was slower, or no faster, says nothing of what is far above it.
