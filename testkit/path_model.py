@@ -51,7 +51,7 @@ def paths(samples: Sequence[Sample], round_unix_s: int, decided: Mapping[int, Ga
         for record in records:
             if rate := _train(record):
                 hosts[unit][name].values["train"].append((rate, 1))
-            _flight(hosts[unit][name], unit, record, records, decided)
+            _flight(hosts[unit][name], unit, record, records, decided, round_unix_s)
     together = _together(samples, round_unix_s)
     return {unit: combined(of, together.get(unit, [])) for unit, of in hosts.items()}
 
@@ -113,7 +113,9 @@ def _flights(samples: Sequence[Sample], round_unix_s: int) -> Iterable[tuple[Uni
             yield unit, record
 
 
-def _flight(host: Host, unit: Unit, record: Sample, records: Sequence[Sample], decided: Mapping[int, Gave]) -> None:
+def _flight(
+    host: Host, unit: Unit, record: Sample, records: Sequence[Sample], decided: Mapping[int, Gave], round_unix_s: int
+) -> None:
     arm = record["started_arm"]
     before = [moment for moment in decided if moment <= record["started_round"]]
     gave, gives = (
@@ -127,7 +129,9 @@ def _flight(host: Host, unit: Unit, record: Sample, records: Sequence[Sample], d
         segments = max(0, record["data_segs_out"] - max(0, record["total_retrans"] - resent))
     is_long = not record["started_step"] and segments - min(segments, resent, record["total_retrans"]) > 10
     if gave != gives or was_given != (gives[0] > 0) or (arm == 1 and not gives[0]):
-        if is_long and not record["started_prefix_length"]:
+        began_us = record["time_unix_us"] - (record["lived_time"] or 0)
+        is_unnamed = record["started_prefix_length"] == 0 and not was_given and arm == 0
+        if is_long and is_unnamed and began_us >= (round_unix_s - 3600) * 10**6:
             host.counts["default"][0] += 1
             host.counts["default"][1] += resent > 0
         return

@@ -237,7 +237,8 @@ class Traffic:
                 train_bytes=(train := draw.choice([None, None, 5_792, 13_032])),
                 train_time=train and draw.choice([1, 400, draw.randrange(1_000, 40_000)]),
                 first_flight_segs=(None, 8, 12, 70)[self.cookies % 4],
-                started_prefix_length=draw.choice([24, 24, 0]),
+                started_prefix_length=draw.choice([24, None, 0]),
+                lived_time=draw.choice([None, 300_000, 4000 * 10**6]),
             )
 
 

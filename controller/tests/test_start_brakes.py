@@ -66,16 +66,25 @@ def test_a_brake_that_the_default_does_not_explain_is_harm(shown: dict[str, Any]
     assert cut["connection_rate"][0] < 0.9 * found["connection_rate"][0]
 
 
-def test_what_the_default_lost_explains_a_brake_for_as_long_as_a_value_lives() -> None:
-    """Nobody is held out: with values in use no flight starts with the default any more."""
-    loop = Loop(policy())
+def test_what_the_default_lost_explains_a_brake_and_is_asked_again_once_it_is_old() -> None:
+    """Nobody is held out: with values in use no flight starts with the default, and these send little again."""
+    loop, few = Loop(policy()), {**LOSSY, "resent_0": 100}
     for _ in range(3):
-        found = loop.round(proved(5e6, **well(**LOSSY, lossy_1=18, segments_1=2100, resent_1=360)))
+        found = loop.round(proved(5e6, **well(**few, lossy_1=18, segments_1=2100, resent_1=30)))
     assert found["window"][0] > 0
-    rate, lasts = found["connection_rate"][0], policy().start.ttl_s // STEP
-    for _ in range(2 * lasts):
-        found = loop.round(proved(5e6, braked=1, **well(flights_1=0, **LOSSY)))
+    rate, lasts, shares = found["connection_rate"][0], policy().start.ttl_s // STEP, []
+    for _ in range(lasts):
+        found = loop.round(proved(5e6, braked=1, **well(flights_1=0, **few)))
         assert (reason(found), found["connection_rate"][0]) == (Reason.PROVED, rate)
+        shares.append(int(found["trial_permille"][0]))
+    # From then on a share starts with the default beside them.
+    assert (shares, found["trial_window"][0]) == ([0] * (lasts - 1) + [200], 0)
+    # Where that loses nothing any more, the brake is of the values.
+    for _ in range(8):
+        found = loop.round(proved(5e6, braked=1, **well(**few, flights_1=20, segments_1=1400)))
+        if reason(found) is Reason.BRAKED:
+            break
+    assert reason(found) is Reason.BRAKED
 
 
 @pytest.mark.parametrize(("share", "is_cut"), [(0.35, False), (0.1, True)])

@@ -289,3 +289,83 @@ def test_what_fell_three_times_within_the_hour_is_not_tried_before_its_penalty_d
     assert [(reason(one), one["trial_window"][0]) for one in held] == [(Reason.HELD_DAMPING, 0)] * 3
     tried = [loop.round(proved(5e6)) for _ in range(12)]
     assert any(reason(one) is Reason.TRIAL_PROVED for one in tried)
+
+
+def test_harm_in_spite_of_a_cut_cuts_deeper() -> None:
+    loop = Loop(policy())
+    before = loop.in_use(5e6)["connection_rate"][0]
+    harm: dict[str, Any] = {"flights_0": 200, "lossy_0": 150, "segments_0": 20_000, "resent_0": 6000}
+    rates = [loop.round(row(connections=100, **harm))["connection_rate"][0] for _ in range(2)]
+    cut = policy().start.cut
+    assert rates[0] == pytest.approx(cut * before, rel=1e-5)
+    assert rates[1] <= 0.6 * rates[0]
+
+
+def test_harm_in_spite_of_a_cut_to_less_than_half_begins_anew_with_the_default_and_what_that_loses() -> None:
+    loop = Loop(policy())
+    before = loop.in_use(5e6)
+    delivered: dict[str, Any] = {"path_rate": 0.3 * before["path_rate"][0], "path_buckets": 10}
+    flood: dict[str, Any] = {"flights_0": 200, "lossy_0": 190, "segments_0": 20_000, "resent_0": 7000}
+    cut = loop.round(row(connections=100, **delivered, **flood))
+    assert cut["connection_rate"][0] == pytest.approx(0.95 * 0.3 * before["connection_rate"][0], rel=1e-3)
+    harm: dict[str, Any] = {"flights_0": 200, "lossy_0": 150, "segments_0": 20_000, "resent_0": 1200}
+    found = loop.round(row(connections=100, **harm))
+    assert (found["window"][0], reason(found)) == (0, Reason.LOSS)
+    # The path has become one on which the default loses as much: what is tried there is judged beside it.
+    for _ in range(3):
+        tried = loop.round(proved(1.2e6, **harm))
+    assert tried["trial_connection_rate"][0] == pytest.approx(policy().start.cut * cut["connection_rate"][0], rel=0.01)
+    lossy: dict[str, Any] = {
+        "flights_1": 40,
+        "lossy_1": 30,
+        "segments_1": 4000,
+        "resent_1": 230,
+        "t100_0_us": 6e5,
+        "t100_1_us": 2e5,
+    }
+    promoted = loop.round(proved(1.2e6, **harm, **lossy))
+    assert (reason(promoted), promoted["window"][0] > 0) == (Reason.PROMOTED, True)
+    same = loop.round(proved(1.2e6, **harm))
+    assert same["connection_rate"][0] == promoted["connection_rate"][0] > 0
+
+
+@pytest.mark.parametrize(("kind", "what"), [("carried_0", "connection_rate"), ("path_carried_0", "path_rate")])
+def test_harm_leaves_what_the_path_carried_at_once(kind: str, what: str) -> None:
+    """Far less rate and queue: halves would cost rounds of loss."""
+    loop = Loop(policy())
+    before = loop.in_use(5e6)
+    harm: dict[str, Any] = {"flights_0": 200, "lossy_0": 180, "segments_0": 20_000, "resent_0": 6000, kind: 0.4}
+    found = loop.round(row(connections=100, **harm))
+    assert reason(found) is Reason.LOSS
+    assert found[what][0] == pytest.approx(0.95 * 0.4 * before[what][0], rel=1e-3)
+    assert 0 < found["connection_rate"][0] <= found["path_rate"][0]
+
+
+def test_a_flood_leaves_what_all_together_were_delivered_meanwhile() -> None:
+    """All flights lose something, so that none shows what was carried: polls do."""
+    for delivered, after in ((0.4, 0.95 * 0.4), (0.02, 0.25), (3.0, policy().start.cut)):
+        loop = Loop(policy())
+        before = loop.in_use(5e6)
+        seen: dict[str, Any] = {"path_rate": delivered * before["path_rate"][0], "path_buckets": 10}
+        harm: dict[str, Any] = {"flights_0": 10, "lossy_0": 10, "segments_0": 1000, "resent_0": 380}
+        found = loop.round(row(connections=10, **seen, **harm))
+        assert reason(found) is Reason.LOSS
+        assert found["connection_rate"][0] == pytest.approx(after * before["connection_rate"][0], rel=1e-3)
+
+
+def test_what_was_harm_on_a_worse_path_holds_nothing_on_a_better_one() -> None:
+    """An episode takes two thirds of the path, and what is in use does harm; it ends before the hold does."""
+    loop = Loop(policy(hold_s=50 * STEP))
+    loop.in_use(5e6)
+    harm = loop.round(proved(5e6 / 3, flights_0=200, lossy_0=150, segments_0=20_000, resent_0=6000))
+    assert reason(harm) is Reason.LOSS
+    assert harm["connection_rate"][0] <= 5e6 / 3
+    tried = [loop.round(proved(5e6, flights_0=200)) for _ in range(3)][-1]
+    assert tried["trial_connection_rate"][0] == pytest.approx(0.95 * 5e6, rel=0.1)
+    # Where the path has stayed as it was, the hold does.
+    loop = Loop(policy(hold_s=50 * STEP))
+    loop.in_use(5e6)
+    loop.round(proved(5e6, flights_0=200, lossy_0=150, segments_0=20_000, resent_0=6000))
+    for _ in range(3):
+        found = loop.round(proved(5e6, flights_0=200))
+        assert max(found["trial_connection_rate"][0], found["connection_rate"][0]) <= 0.81 * 0.95 * 5e6

@@ -138,6 +138,16 @@ def test_nothing_is_given_to_all_in_the_round_of_a_collapse() -> None:
     assert found["connection_rate"][0] == pytest.approx(0.95 * 5e5, rel=1e-5)
 
 
+def test_a_step_that_small_objects_never_show_is_in_vain() -> None:
+    loop = Loop(policy())
+    loop.in_use(5e6)
+    path: dict[str, Any] = {"flights_0": 200, "segments_0": 60_000}
+    assert reason(loop.round(row(connections=100, **path))) is Reason.TRIAL_STEP
+    found = [loop.round(row(connections=100, flights_1=20, segments_1=600, **path)) for _ in range(4)]
+    assert found[2]["trial_window"][0] > 0
+    assert reason(found[3]) is Reason.TRIAL_NO_GAIN
+
+
 @pytest.mark.parametrize(
     ("carried", "after"),
     # All of it, and nearly; a part that is worth it, less 5 %; what others were given already.
@@ -368,3 +378,10 @@ def test_a_ceilings_own_descent_is_no_other_path() -> None:
     assert 0 < found["connection_rate"][0] <= 0.38 * 5e6
     # In two days.
     assert failed < 60
+
+
+def test_a_share_that_doubled_is_tried_at_once() -> None:
+    loop = Loop(policy())
+    loop.in_use(2e6)
+    found = loop.round(proved(8e6, flights_0=200))
+    assert found["trial_connection_rate"][0] == pytest.approx(0.95 * 8e6, rel=1e-6)

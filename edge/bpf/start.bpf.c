@@ -142,7 +142,8 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 		return;
 	}
 	if (is_left_alone(ctx, slot)) {
-		count_opted_out();
+		if (!(entry->flags & UNNAMED))
+			count_opted_out();
 		return;
 	}
 	now = bpf_ktime_get_ns();

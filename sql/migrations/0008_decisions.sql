@@ -100,6 +100,8 @@ create table if not exists path_decisions$on_cluster (
     harmful_share Float64 codec (LZ4),
     -- When the path last carried clearly less of first flights than trains show.
     shared_at Nullable(DateTime('UTC')) codec (LZ4),
+    -- Whether what is in use is what harm left of an earlier value.
+    was_cut Bool,
     -- The lowest round trip when what is in use was proved.
     learnt_rtt_us Nullable(Float32) codec (LZ4),
     -- Whether an operator's override decided.

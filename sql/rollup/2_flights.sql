@@ -23,7 +23,8 @@ with records as (
                 coalesce(started_arm, 0),
                 coalesce(started_step, 0),
                 coalesce(started_at_once, 0),
-                coalesce(started_prefix_length, 0),
+                -- Unknown is not unnamed.
+                coalesce(started_prefix_length, 128),
                 coalesce(first_flight_retrans, 0),
                 coalesce(total_retrans, 0),
                 coalesce(data_segs_out, 0),
@@ -60,7 +61,10 @@ with records as (
         time_unix_us >= {round_start_us:Int64}
         and time_unix_us < {round_us:Int64}
         and kind = 'FIRST_FLIGHT'
-    where host global in (select fleet_edges.edge from fleet_edges)
+    where
+        host global in (select fleet_edges.edge from fleet_edges)
+        -- A host's connections to itself show no path.
+        and not springtide_is_local(dst_ip, dst_ip = src_ip)
     group by socket
 ),
 
@@ -207,4 +211,4 @@ select
         0
     ) as train_bytes_per_s
 from given
-settings prefer_column_name_to_alias = 1
+settings prefer_column_name_to_alias = 1, max_bytes_before_external_group_by = 4000000000

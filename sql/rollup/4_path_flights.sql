@@ -25,7 +25,14 @@ recorded as (
         and first_flight_segments - least(first_flight_segments, first_flight_resent, resent) > 10 as is_long,
         in_force and is_long as is_flight,
         -- Its edge's bundle does not name the path, though values are in use: it is held out, or has no part of them.
-        is_long and not in_force and started_prefix_length = 0 as is_default,
+        -- What began more than an hour ago shows the path of then.
+        is_long
+        and not in_force
+        and started_prefix_length = 0
+        and started_window = 0
+        and started_rate = 0
+        and started_arm = 0
+        and began_us >= (toInt64({round_s:UInt32}) - 3600) * 1000000 as is_default,
         started_arm = 1 as is_trial,
         started_step > 0 as is_braked,
         first_flight_segments,

@@ -24,7 +24,7 @@ with windows as (
         and generation = {generation:UInt64}
         and counted
         -- The edge's program gave them theirs, as the law of starts decides.
-        and not recorded
+        and not (recorded and started)
         -- Nothing was decided for them.
         and not opted_out
         and src_pop != ''

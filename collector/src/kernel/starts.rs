@@ -52,7 +52,7 @@ impl Start {
 /// Whether a socket's storage says what it started with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// It does not: the socket is older than the program, or no entry matches it.
+    /// It does not: the socket is older than the program, or is none that it watches.
     Nothing,
     /// It does.
     Start(Start),

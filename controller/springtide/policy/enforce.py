@@ -106,8 +106,8 @@ class EnforcePolicy(Section):
     )
     record_permille: int = tunable(
         1000,
-        "With by: bpf, of a thousand connections to other hosts those that leave a first-flight record, whether the bundle "
-        "names their destination or not.",
+        "With by: bpf, of a thousand connections to other hosts those that leave a first-flight record, whether the "
+        "bundle names their destination or not.",
         source="the law of starts judges by them and by nothing else; each costs a row, as a close record does",
         ge=0,
         le=1000,

@@ -72,10 +72,12 @@ impl Ceiling {
             return false;
         }
         // What trains show swings where a path has two ways: two rounds say it.
-        case.on(Rule::ForgetTrains)
+        let shows_twice = case.on(Rule::ForgetTrains)
             && proved.is_shown
             && shown_before(case.before, law) * law.pace_gain > MOVED * self.asked
-            && asks > MOVED * self.asked
+            && asks > MOVED * self.asked;
+        shows_twice
+            || case.on(Rule::ForgetMet) && proved.is_known && law.collapse * asks > self.asked
     }
 
     /// The highest rate that may be tried: in the hold what is left by a cut; after it the middle between what is in use

@@ -54,8 +54,9 @@ pub(super) struct Counts {
     pub is_more: bool,
     /// What was carried of the values in use, and of those on trial.
     pub carried: [Carried; 2],
-    /// What is in use does harm.
+    /// What is in use does harm; of so much that the path was full.
     pub harm: bool,
+    pub flood: bool,
     /// What is in use loses what only the default's loss explains, which no held-out edge shows.
     pub leans: bool,
     /// An edge braked, for more than what the default loses.
@@ -88,8 +89,8 @@ impl Counts {
         count_trial(case, round, after);
 
         let used = after.used_flights();
-        let harm = does_harm(case, round[0], used, default);
-        let is_unexplained = is_used && !harm && does_harm(case, round[0], used, Lost::NOTHING);
+        let (harm, flood) = does_harm(case, round[0], used, default);
+        let is_unexplained = is_used && !harm && does_harm(case, round[0], used, Lost::NOTHING).0;
         // Where held-out edges show what it loses, if not in each round, nobody else need start with it.
         let is_unseen =
             seen.default_flights == 0.0 && (is_beside || before.default_at < case.decided);
@@ -104,6 +105,7 @@ impl Counts {
                 || is_used && before.trial_connection_rate > STEP_UP * before.connection_rate,
             carried: [Arm::Used, Arm::Tried].map(|arm| carried(case, arm, round)),
             harm,
+            flood,
             leans: if case.is_frozen {
                 is_beside
             } else {
@@ -114,6 +116,9 @@ impl Counts {
         };
         if counts.braked && counts.loses_as_default(case, of_default.all, after) {
             counts.braked = false;
+            // What explains it may have ended since: a share starts with the default again, and shows whether it has.
+            let is_old = case.round >= after.default_at + law.ttl_s;
+            counts.leans |= is_used && is_old && case.on(Rule::BesideDefault);
         }
         let went_well = !counts.now_much && !harm;
         counts.sound = is_used && round[0].flights >= law.min_connections && went_well;
@@ -277,18 +282,21 @@ fn count_trial(case: &Case, round: [Flights; 2], after: &mut State) {
     }
 }
 
-/// Says whether the values in use do harm, beside what the default loses: by the round's flights, or by all since the values
-/// are in use. Where none of the round's loses anything nothing does harm.
-fn does_harm(case: &Case, round: Flights, used: Flights, default: Lost) -> bool {
+/// Says whether the values in use do harm, beside what the default loses, and whether that is a flood: by the round's
+/// flights, or by all since the values are in use. Where none of the round's loses anything nothing does harm.
+fn does_harm(case: &Case, round: Flights, used: Flights, default: Lost) -> (bool, bool) {
     let (before, law) = (case.before, &case.policy.start);
     if before.window <= 0.0 || round.lossy <= 0.0 {
-        return false;
+        return (false, false);
     }
     let bound = losses::allowed_lossy(before.window, default.share, default.share, law);
     let now_much = round.sends_much(default, law);
     let flood = now_much && case.on(Rule::Flood) && round.is_flood(default);
     let all = used.sends_much(default, law) && used.too_many_lossy(bound);
-    flood || now_much && round.too_many_lossy(bound) || all
+    (
+        flood || now_much && round.too_many_lossy(bound) || all,
+        flood,
+    )
 }
 
 #[derive(Clone, Copy, PartialEq)]

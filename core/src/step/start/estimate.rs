@@ -58,7 +58,9 @@ impl Own {
         };
         let are_many = count >= law.min_connections;
         let fell = are_many && newest <= known.max(in_use) + law.collapse.log2();
-        let is_forgotten = fell && case.on(Rule::FallForgets);
+        // Up it leads to a trial only: what is far above what was known is followed as well.
+        let rose = are_many && weight > 0.0 && newest >= known - law.collapse.log2();
+        let is_forgotten = fell && case.on(Rule::FallForgets) || rose && case.on(Rule::RiseForgets);
         let kept = match (is_forgotten, count > 0.0) {
             (true, _) => 0.0,
             (false, true) => law.history_weight,

@@ -9,8 +9,12 @@ use super::{Case, Findings};
 
 /// What was learnt holds while the round trip is above this part of the one then, and at most so many times it (RFC 9959).
 const RTT_RANGE: (f64, f64) = (0.5, 10.0);
-/// Part that is left at least of what is in use, as its flights show what was carried.
+/// Harm within the hold cuts as much as so many cuts.
+const CUT_AGAIN: i32 = 3;
+/// Part that is left at least of what is in use, as its flights show what was carried; and after harm, where few
+/// connections' flights and polls show less than the path carries.
 const LEAST_PART: f64 = 0.5;
+const LEAST_AFTER_HARM: f64 = 0.25;
 /// What is in use stays where the path carries this part of it: medians of a dozen flights differ by less, and a path's
 /// rate by a tenth from round to round. To follow that is two changes for nothing.
 const STAYS: f64 = 0.78 - 1e-6;
@@ -22,6 +26,8 @@ pub(super) struct Move {
     pub reason: Reason,
     /// What became of the values on trial.
     pub trial: Trial,
+    /// What is in use did harm, and this is what is left of it.
+    pub is_cut: bool,
     /// What is in use is another than before.
     pub is_changed: bool,
     /// Connection rate that did harm now; 0 is none.
@@ -68,6 +74,7 @@ pub(super) fn fall(case: &Case, found: &Findings) -> Move {
             Trial::Runs if harm || is_changed => Trial::Overtaken,
             other => other,
         },
+        is_cut: harm && fall.value.is_some(),
         is_changed,
         harmful_rate: match (harm, trial) {
             (true, _) => case.in_use.rate,
@@ -179,16 +186,43 @@ fn to_trains(case: &Case, found: &Findings, _: &Trial, value: Values) -> Option<
     is_beyond.then_some((value.least(most), Reason::Lowered))
 }
 
-/// What is left after harm.
+/// What is left after harm: what the path carried, at once; where that much was lost that no flight shows it, what all
+/// together were delivered meanwhile.
+///
+/// Loss in spite of a cut: the path has become less, and each round of it costs. (Where edges brake they have cut already.)
+/// And in spite of a cut to less than a half: what was learnt is of another path, and what the kernel's default loses on
+/// this one is not known. All begins anew with it.
 fn cut(case: &Case, found: &Findings) -> Values {
-    let (law, in_use) = (&case.policy.start, case.in_use);
-    // What trains show is not far from what the path carries: of that half a cut is enough.
-    let part = if found.proved.is_shown && case.on(Rule::CutLessWithTrains) {
-        law.cut.sqrt()
-    } else {
-        law.cut
+    let (law, before, in_use) = (&case.policy.start, case.before, case.in_use);
+    let harm = found.counts.harm;
+    let again = harm && before.was_cut && before.hold_until > case.round;
+    if again && case.on(Rule::CutAll) && in_use.rate <= law.collapse * before.harmful_rate {
+        return Values::NOTHING;
+    }
+    let again = again && case.on(Rule::CutDeeper);
+    let part = match (
+        again,
+        found.proved.is_shown && case.on(Rule::CutLessWithTrains),
+    ) {
+        (true, _) => law.cut.powi(CUT_AGAIN),
+        // What trains show is not far from what the path carries: of that half a cut is enough.
+        (false, true) => law.cut.sqrt(),
+        (false, false) => law.cut,
     };
-    let left = in_use.scaled(part, law.cmax);
+    let mut left = in_use.scaled(part, law.cmax);
+    if harm && case.on(Rule::CutToCarried) {
+        left = trial::given(in_use, found.counts.carried[0], case, LEAST_AFTER_HARM).least(left);
+    }
+    if found.counts.flood
+        && case.on(Rule::CutToDelivered)
+        && case.seen.path_buckets > 0.0
+        && case.seen.path_rate.is_finite()
+    {
+        let part = law.pace_gain * case.seen.path_rate / in_use.path.max(1.0);
+        left = in_use
+            .scaled(part.clamp(LEAST_AFTER_HARM, 1.0), law.cmax)
+            .least(left);
+    }
     if found.target.is_some() {
         left.least(found.target)
     } else {

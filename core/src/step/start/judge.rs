@@ -136,7 +136,10 @@ fn compare(case: &Case, counts: &Counts, after: &State) -> Verdict {
     let slower = is_timed && surely > too_slow;
     Verdict {
         slower,
-        in_vain: !slower && is_step && is_timed && surely > no_gain,
+        // Of small objects neither times nor parts are known: what a step brings is not seen, and nothing else is tried.
+        in_vain: !slower
+            && is_step
+            && (is_timed && surely > no_gain || !is_timed && is_last && case.on(Rule::UnseenStep)),
         // Where a step's flights lose so much that none shows what was carried, half of all steps seem faster by chance.
         good: if is_step {
             is_timed && at_most <= no_gain

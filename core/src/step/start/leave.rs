@@ -59,6 +59,7 @@ impl Next {
         }
         after.suppressed = case.is_suppressed || after.penalty > damping.suppress_above;
         after.overridden = word.is_some();
+        after.was_cut = moved.is_cut || before.was_cut && !moved.is_changed && value.is_some();
         let was_learnt = before.learnt_rtt_us > 0.0;
         if moved.is_changed && value.is_some() || !was_learnt {
             after.learnt_rtt_us = case.rtt_us;

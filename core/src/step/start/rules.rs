@@ -34,10 +34,12 @@ rules! {
     JudgedTogether "judged_together" "Borrowers with few connections would wait for days alone.",
     ByChance "by_chance" "Medians of few flights differ by chance: an unclear trial goes on.",
     CarriedDecides "carried_decides" "What the path carried says more than times, which differ by a third.",
+    UnseenStep "unseen_step" "A step that nothing shows would stay on trial.",
     // Proving.
     FewReach "few_reach" "Few connections may be one host's; they prove no more than trains.",
     WellFloor "well_floor" "What started well without loss was there, whatever polls show.",
     FallForgets "fall_forgets" "A collapsed share is followed at once.",
+    RiseForgets "rise_forgets" "A share that doubled is followed at once; it leads to a trial only.",
     Borrow "borrow" "A path without evidence of its own starts as its neighbours can.",
     Shared "shared" "Trains do not show who else is on the path; what is carried does.",
     SharedByLoss "shared_by_loss" "Flights that all lose show nothing of what was carried.",
@@ -54,10 +56,15 @@ rules! {
     FallToProved "fall_to_proved" "What is in use follows what connections met.",
     FallToCarried "fall_to_carried" "What is in use follows what the path carried of it.",
     FallToTrains "fall_to_trains" "What is in use follows what trains show, though every flight may lose.",
+    CutToCarried "cut_to_carried" "After harm what was carried is known at once; halves would cost rounds.",
+    CutToDelivered "cut_to_delivered" "In a flood no flight shows what was carried; polls do.",
+    CutDeeper "cut_deeper" "Each round of loss in spite of a cut costs.",
+    CutAll "cut_all" "Loss in spite of a cut to a half: the path is another.",
     CutLessWithTrains "cut_less_with_trains" "What trains show is not far from what the path carries.",
     DropIdle "drop_idle" "What carries less than the default slows connections down.",
     // The ceiling.
     HoldDoubles "hold_doubles" "What fails again within a day is tried half as often.",
+    ForgetMet "forget_met" "A share that doubled after harm is another path's.",
     ForgetTrains "forget_trains" "Trains that show more for two rounds are another path's.",
     Halves "halves" "After a hold the ceiling is approached by halves.",
     // Rises.

@@ -90,6 +90,8 @@ columns! {
         harmful_share: f64 as "f8",
         /// When flights were last carried less than trains show that the path carries.
         shared_at: Instant as "u4",
+        /// Says whether what is in use is what harm left of it.
+        was_cut: bool as "u1",
         /// Lowest round trip when what is in use was proved, microseconds.
         learnt_rtt_us: f64 as "f4",
         /// Rounds with evidence.

@@ -241,7 +241,8 @@ pub fn name_of_digest(of_bundle: &str) -> String {
 
 /// Removes what the program knows of prefixes that the bundle no longer has.
 fn prune(set: &Path, encoded: &Encoded) -> Result<()> {
-    let kept: HashSet<&Prefix> = encoded.values.iter().map(|(prefix, _)| prefix).collect();
+    let named = encoded.values.iter().filter(|(_, entry)| entry.flags == 0);
+    let kept: HashSet<&Prefix> = named.map(|(prefix, _)| prefix).collect();
     let states = pins::map(set, "states")?;
     let known: Vec<Vec<u8>> = states.keys().collect();
     for key in known {
