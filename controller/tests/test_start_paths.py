@@ -373,18 +373,16 @@ def test_starts_that_the_bundle_does_not_name_are_the_defaults() -> Iterator[Rol
         for more in ({}, {}, {"first_flight_retrans": 3, "total_retrans": 3}, {"first_flight_segs": 10}):
             traffic.flight("ams-1", peer, ROUND - 300, 0, **unnamed | more)
     # Named, but its SYN was sent again: it was left alone for that. Begun more than an hour ago. To the host itself.
-    traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 0)
-    traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 0, **unnamed, lived_time=4000 * 10**6)
+    for more in ({}, {**unnamed, "lived_time": 4000 * 10**6}):
+        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 0, **more)
     traffic.connection("ams-1", "::ffff:203.0.113.7", 10**6, sent=14 * MSS, polls=0)
     traffic.flight("ams-1", "::ffff:203.0.113.200", ROUND - 300, 0, **unnamed, src_ip="::ffff:203.0.113.200")
     yield (rolled := Rolled(traffic.rows, decided=DECIDED))
-    found = rolled.seen(FRA)
+    found, nyc, clients = (rolled.seen(unit) for unit in (FRA, ("ams", "nyc", 4), CLIENTS))
     assert (found["default_flights"], found["default_lossy"], found["flights_0"]) == (3, 1, 0)
     assert found["receiver_window"] == 65_535
-    found = rolled.seen(("ams", "nyc", 4))
-    assert (found["default_flights"], found["flights_0"], found["lossy_0"]) == (0, 3, 1)
-    found = rolled.seen(CLIENTS)
-    assert (found["connections"], found["flights_0"], found["trains"]) == (1, 0, 0)
+    assert (nyc["default_flights"], nyc["flights_0"], nyc["lossy_0"]) == (0, 3, 1)
+    assert (clients["connections"], clients["flights_0"], clients["trains"]) == (1, 0, 0)
 
 
 @together
