@@ -178,7 +178,8 @@ create table if not exists tcp_samples$local$on_cluster (
     -- established, null where it did not happen.
     -- By how many the entry's rate was divided; 0 without a rate, or where nothing was sent.
     started_at_once Nullable(UInt32) codec (ZSTD(1)),
-    -- The length of the entry's prefix, in the socket's own IP version; 0 where the bundle does not name the destination.
+    -- The length of the entry's prefix, in the socket's own IP version; 0 where the bundle does not name the
+    -- destination.
     started_prefix_length Nullable(UInt8) codec (ZSTD(1)),
     -- Segments of the first flights that were retransmitted.
     first_flight_retrans Nullable(UInt32) codec (ZSTD(1)),
