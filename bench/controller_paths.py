@@ -42,7 +42,6 @@ select
     met,
     if(met > 0, toUInt64(0.8 * rate), 0),
     if(met > 0, rate, 0),
-    if(met > 1, 0.1, 0),
     arrayReduce(
         'quantilesTDigestWeightedState(0.1, 0.25, 0.5, 0.75, 0.9)',
         arrayMap(i -> toFloat32(rate * (0.6 + 0.8 * (i + 0.5) / met)), range(met)),
