@@ -89,23 +89,20 @@ static __always_inline void fill(struct bpf_sock_ops *ctx, struct bpf_sock *sk, 
 	}
 }
 
-/* A connection to what the bundle does not name starts as the kernel made it: its record shows what the path carries. */
-static __always_inline void watch_unnamed(struct bpf_sock_ops *ctx, struct bpf_sock *sk, struct settings *common,
-					  struct entry *entry, struct prefix *prefix, __u64 now)
+/* Looks that a connection needs from now on. Last: a dump that comes meanwhile shows nothing instead of half. */
+static __always_inline void watch_it(struct bpf_sock_ops *ctx, struct start *start)
 {
-	struct start *start = bpf_sk_storage_get(&starts, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	int wanted = BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG;
 
-	if (!start) {
-		count(TOTAL_NO_MEMORY);
-		return;
-	}
-	fill(ctx, sk, start, common, entry, prefix, now);
-	start->others = ctx->bpf_sock_ops_cb_flags;
-	start->flags |= RECORD;
 	barrier();
 	*(volatile __u8 *)&start->layout = LAYOUT;
-	bpf_sock_ops_cb_flags_set(ctx, start->others | BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG |
-					       BPF_SOCK_OPS_PARSE_ALL_HDR_OPT_CB_FLAG);
+	if (start->flags & RECORD)
+		wanted |= BPF_SOCK_OPS_PARSE_ALL_HDR_OPT_CB_FLAG;
+	if (start->flags & CAPPED) {
+		wanted |= BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG | BPF_SOCK_OPS_RTO_CB_FLAG;
+		count(TOTAL_CAPS);
+	}
+	bpf_sock_ops_cb_flags_set(ctx, start->others | wanted);
 }
 
 /* A connection is established. */
@@ -119,7 +116,6 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	struct state *state;
 	__u32 slot, window, rate, most, random, leaves_record;
 	__u64 now, cookie;
-	int wanted = BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG;
 
 	if (!sk)
 		return;
@@ -151,13 +147,11 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	random = mixed(cookie ^ common->seed);
 	leaves_record = within(mixed(cookie ^ ~common->seed), common->record_permille);
 	cut(&prefix, entry->length);
+	state = entry->flags & UNNAMED ? 0 : state_of(&prefix);
 	if (entry->flags & UNNAMED) {
-		if (leaves_record)
-			watch_unnamed(ctx, sk, common, entry, &prefix, now);
-		return;
-	}
-	state = state_of(&prefix);
-	if (!state) {
+		if (!leaves_record)
+			return;
+	} else if (!state) {
 		count(TOTAL_NO_STATE);
 		return;
 	}
@@ -168,9 +162,12 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	}
 	fill(ctx, sk, start, common, entry, &prefix, now);
 	start->others = ctx->bpf_sock_ops_cb_flags;
-	if (leaves_record) {
+	if (leaves_record)
 		start->flags |= RECORD;
-		wanted |= BPF_SOCK_OPS_PARSE_ALL_HDR_OPT_CB_FLAG;
+	if (!state) {
+		/* The bundle does not name it: it starts as the kernel made it, and its record shows what the path carries. */
+		watch_it(ctx, start);
+		return;
 	}
 	start->arm = within(random, entry->trial_permille);
 	window = start->arm ? entry->trial_window : entry->window;
@@ -197,14 +194,7 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	start->untold = start->control || start->window || start->rate;
 	if (start->algorithm[0] && !start->from_bytes)
 		switch_algorithm(ctx, start, state);
-	/* Last: a dump that comes meanwhile shows nothing instead of half. */
-	barrier();
-	*(volatile __u8 *)&start->layout = LAYOUT;
-	if (start->flags & CAPPED) {
-		wanted |= BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG | BPF_SOCK_OPS_RTO_CB_FLAG;
-		count(TOTAL_CAPS);
-	}
-	bpf_sock_ops_cb_flags_set(ctx, start->others | wanted);
+	watch_it(ctx, start);
 }
 
 /* The end of the first flights as the budget and the brake see them. */

@@ -250,6 +250,7 @@ print(json.dumps(found))
     program.apply({"record_permille": 1000, "opted_out": [{"prefix": "10.9.9.0/24"}]})
     ask(program, "pair('10.9.9.1'); print(1)")
     assert program.records() == []
+    assert program.status()["totals"]["opted_out"] == 0
 
 
 def test_past_its_time_a_bundle_does_nothing_though_nobody_withdraws_it(program: Program) -> None:
