@@ -116,7 +116,7 @@ impl Counts {
         };
         if counts.braked && counts.loses_as_default(case, of_default.all, after) {
             counts.braked = false;
-            // What explains it may have ended since: a share starts with the default again, and shows whether it has.
+            // The default's loss may have ended since: a share starts with the default again, and shows whether it has.
             let is_old = case.round >= after.default_at + law.ttl_s;
             counts.leans |= is_used && is_old && case.on(Rule::BesideDefault);
         }

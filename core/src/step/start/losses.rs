@@ -14,6 +14,7 @@ pub(super) const BLIND: f64 = 0.9;
 /// default's that must be: random loss may explain that each large flight loses something.
 const FLOOD: f64 = 0.1;
 const FLOOD_OF_DEFAULT: f64 = 2.0;
+
 /// First flights: how many, how many of them lost anything, and segments sent and sent again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flights {
@@ -68,8 +69,7 @@ impl Flights {
     /// Says whether more segments were sent again than does no harm, than as many flights with the kernel's default send
     /// again, and than chance adds. Unknown is much.
     pub(super) fn sends_much(self, default: Lost, law: &Start) -> bool {
-        let harmless =
-            (law.loss_segments * self.segments).max(default.most(self.flights, BY_CHANCE));
+        let harmless = (law.loss_segments * self.segments).max(default.most(self.flights));
         self.segments == 0.0 || self.resent > harmless
     }
 
@@ -95,10 +95,10 @@ impl Lost {
         of_lossy: 0.0,
     };
 
-    /// Segments that so many flights send again, with so many standard errors: of whether one loses, and how much one does.
-    fn most(self, flights: f64, errors: f64) -> f64 {
+    /// Segments that so many flights send again at most, but for chance: whether one loses, and how much one does.
+    fn most(self, flights: f64) -> f64 {
         let each = self.share * self.of_lossy;
-        each * flights + errors * (each * (1.0 + self.of_lossy) * flights).sqrt()
+        each * flights + BY_CHANCE * (each * (1.0 + self.of_lossy) * flights).sqrt()
     }
 }
 
