@@ -269,7 +269,8 @@ def test_connections_that_an_edges_program_started_are_not_held_against_routes_w
     of_program: dict[str, Value] = {"started_round": ROUND - INTERVAL, "started_window": 60, "started_step": 0}
     traffic.closed("ams-1", ROUND, [mixed(60, [8], at_once=True) for _ in range(9)], more=of_program)
     # To where the program has no entry.
-    traffic.closed("ams-1", ROUND, [mixed(10, [n % 3], at_once=True) for n in range(20)])
+    watched = of_program | {"started_window": 0, "started_rate": 0}
+    traffic.closed("ams-1", ROUND, [mixed(10, [n % 3], at_once=True) for n in range(20)], more=watched)
     row = only(traffic.roll_up(home, ROUND), "ams-1")
     assert (row["decided_cwnd"], row["exact_connections"], row["seen"]) == (10, 20, "same")
 
