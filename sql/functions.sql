@@ -45,7 +45,7 @@ create or replace function springtide_values$on_cluster as (list) ->
 create or replace function springtide_weights$on_cluster as (list) ->
     arrayMap(weighed -> toUInt32(bitAnd(weighed, 65535)), list);
 
--- What an aggregate function of values and weights makes of such a list, and its sketch.
+-- Apply an aggregate function of values and weights to such a list; make the list's sketch.
 create or replace function springtide_reduced$on_cluster as (how, list) ->
     arrayReduce(how, springtide_values(list), springtide_weights(list));
 create or replace function springtide_sketch$on_cluster as (list) ->
@@ -88,7 +88,7 @@ create or replace function springtide_held$on_cluster as (list, weight, held_wei
         )
     );
 
--- Of `part` of `whole` what is left where `kept` of them count, rounded up: few losses do not become zero.
+-- The share of `part` that is left where `kept` of `whole` count, rounded up: few losses do not become zero.
 create or replace function springtide_in_proportion$on_cluster as (part, whole, kept) ->
     toUInt64(intDiv(toUInt128(part) * kept + greatest(whole, 1) - 1, greatest(whole, 1)));
 

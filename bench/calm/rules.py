@@ -1,4 +1,4 @@
-"""What each rule of the step and each kind of evidence is worth: the law with it and without it, over the same paths.
+"""Worth of each rule of the step and of each kind of evidence: the law with it and without it, over the same paths.
 
 A rule's gain is how many points of the attainable gain are lost without it (start_weeks.py), over all pairs and over a
 fleet half of which is thin; its harm how many points more of the segments are sent again, and how many more rounds a
@@ -34,7 +34,7 @@ TESTS = [
     f"controller/tests/test_start_{name}.py"
     for name in ["law", "trials", "trains", "carried", "default", "few", "brakes"]
 ]
-# What is left out, and beside what: kinds of evidence, the last where fast paths show nothing else.
+# Kinds of evidence that are left out, with what each shows.
 KINDS = {
     "share_rate": "What connections that met the path were delivered.",
     "path_rate": "What all were delivered together.",
@@ -154,7 +154,7 @@ def evidence_table(worth: dict[str, Outcome], noise: Outcome) -> str:
 
 
 def _cells(one: Outcome, noise: Outcome) -> list[str]:
-    """What is more than chance stands out."""
+    """Set in bold what is more than chance."""
     return [
         f"**{value:+.2f}**" if abs(value) > 2 * spread else f"{value:+.2f}"
         for value, spread in zip(_values(one), _values(noise), strict=True)

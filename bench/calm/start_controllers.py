@@ -33,7 +33,7 @@ CARRIED_SIGMA = 0.05
 TRAIN_SIGMA, TRAIN_SPREAD = 0.04, 1.05
 
 
-# What a round may lack: the columns of each kind.
+# Columns of each kind of evidence that a play may leave out.
 EVIDENCE = {
     "train_rate": ("trains", "train_low_rate", "train_rate"),
     "share_rate": ("share_connections", "share_rate"),

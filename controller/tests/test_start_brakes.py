@@ -79,7 +79,7 @@ def test_what_the_default_lost_explains_a_brake_and_is_asked_again_once_it_is_ol
         shares.append(int(found["trial_permille"][0]))
     # From then on a share starts with the default beside them.
     assert (shares, found["trial_window"][0]) == ([0] * (lasts - 1) + [200], 0)
-    # Where that loses nothing any more, the brake is of the values.
+    # The default loses nothing any more: the brake is for what the values lose.
     for _ in range(8):
         found = loop.round(proved(5e6, braked=1, **well(**few, flights_1=20, segments_1=1400)))
         if reason(found) is Reason.BRAKED:

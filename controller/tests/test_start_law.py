@@ -362,7 +362,7 @@ def test_what_was_harm_on_a_worse_path_holds_nothing_on_a_better_one() -> None:
     assert harm["connection_rate"][0] <= 5e6 / 3
     tried = [loop.round(proved(5e6, flights_0=200)) for _ in range(3)][-1]
     assert tried["trial_connection_rate"][0] == pytest.approx(0.95 * 5e6, rel=0.1)
-    # Where the path has stayed as it was, the hold does.
+    # The path has stayed as it was: the hold stays too.
     loop = Loop(policy(hold_s=50 * STEP))
     loop.in_use(5e6)
     loop.round(proved(5e6, flights_0=200, lossy_0=150, segments_0=20_000, resent_0=6000))

@@ -165,7 +165,7 @@ def test_a_train_that_is_over_too_fast_is_believed_half_a_millisecond() -> Itera
 
 
 def test_one_low_round_does_not_starve_a_path(fresh: Loop) -> None:
-    """What is withdrawn leaves records as everything does: the next round's trains show what it carries."""
+    """A withdrawn path leaves records as every path does: the next round's trains show what it carries."""
     in_use(fresh, 6e6)
     low = fresh.round(row(connections=100, **trains(1e5), flights_0=30, segments_0=2100))
     assert low["window"][0] == 0

@@ -352,7 +352,7 @@ fn three_hundred_namespaces_that_come_and_go_for_a_minute_leave_nothing_behind()
             .count();
         held < 60 + 4 * others()
     });
-    // What it has not left is there at its last look, half a second ago at most; 20 of a lab may go meanwhile.
+    // Namespaces that it has not left were there at its last look, half a second ago at most. A lab may remove 20 meanwhile.
     let alive = others();
     let ended = running.end();
     assert!(ended.count("namespaces_entered") >= ALIVE as u64);
