@@ -5,7 +5,7 @@ Long: one protocol, with what its methods give and take.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -22,8 +22,8 @@ from springtide.observe.completeness import Input, inputs, lacking
 from springtide.policy import Policy
 from springtide.store import Row, Store
 
-# Values by the key of their unit.
-Values = dict[bytes, int]
+# Values by the key of their unit; a rate and a window are one value.
+Values = dict[bytes, int | tuple[float, int]]
 # Rounds that `explain` shows.
 HISTORY_ROUNDS = 12
 # A job that runs once a round has left one out.
@@ -273,18 +273,42 @@ class Law(Protocol):
 
     def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View: ...
 
+    def shown(self, store: Store, policy: Policy, round_unix_s: int) -> Rows:
+        """A round's evidence, whatever the store remembers of earlier rounds."""
+        return self.observe(store, policy, round_unix_s)[0]
+
+    def carried(self, store: Store, policy: Policy, since_unix_s: int) -> Callable[[Rows, int, int], Rows]:
+        """How a replay since a round carries its own decisions: those of a round, its instant and the next one's give
+        what `decide` takes as `before`."""
+        return lambda decided, moment, _: self.decisions.carry(decided, moment)
+
     def replay(self, store: Store, policy: Policy, moments: Sequence[int]) -> Iterator[Replayed]:
         """These rounds under a policy, each after the one before it."""
-        last: Values = {}
-        last_recorded: Values = {}
-        for moment in moments:
-            seen, before = self.observe(store, policy, moment)
-            thin = frozen(store, policy, moment, self.pops(seen, before))[1]
-            ours = self.acting(self.decide(moment, policy, seen, before, thin))
+        before = self.observe(store, policy, moments[0])[1]
+        carry = self.carried(store, policy, moments[0])
+        last_recorded = self.acting(self.read(store, self.latest(store, moments[0] - 1) or 0))
+        last = last_recorded
+        for moment, following in zip(moments, (*moments[1:], moments[-1]), strict=True):
+            seen = self.shown(store, policy, moment)
+            decided = self.decide(
+                moment, policy, seen, before, frozen(store, policy, moment, self.pops(seen, before))[1]
+            )
             recorded = self.read(store, moment)
+            before = carry(decided, moment, following)
+            if not (self.every_round or len(decided) or len(recorded)):
+                continue
+            ours = self.acting(decided)
             theirs = self.acting(recorded) if len(recorded) else None
-            yield replayed(self.name, moment, ours, differing(ours, last), theirs, differing(theirs, last_recorded))
-            last, last_recorded = ours, theirs or {}
+            yield Replayed(
+                self.name,
+                moment,
+                len(ours),
+                differing(ours, last),
+                None if theirs is None else len(theirs),
+                None if theirs is None else differing(theirs, last_recorded),
+                None if theirs is None else differing(ours, theirs),
+            )
+            last, last_recorded = ours, last_recorded if theirs is None else theirs
 
     def explains(self, destination: str) -> bool:
         """Whether a destination in `springtide explain` is one of this law's. Raises InputError for one that is
@@ -335,26 +359,9 @@ class Law(Protocol):
         return []
 
 
-def differing(one: Values | None, other: Values) -> int | None:
-    """For how many units two rounds set another value; None where one of them is not known."""
-    if one is None:
-        return None
+def differing(one: Values, other: Values) -> int:
+    """For how many units two rounds set another value."""
     return sum(one.get(key) != other.get(key) for key in one.keys() | other.keys())
-
-
-def replayed(
-    law: str, moment: int, ours: Values, changed: int | None, theirs: Values | None, recorded_changed: int | None
-) -> Replayed:
-    """A replayed round beside the recorded one (None: it was never decided)."""
-    return Replayed(
-        law,
-        moment,
-        len(ours),
-        changed or 0,
-        None if theirs is None else len(theirs),
-        recorded_changed,
-        None if theirs is None else differing(ours, theirs),
-    )
 
 
 def once_a_round(clock: Clock, what: str, moment: int, text: str, fix: str) -> Step:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -20,20 +20,17 @@ from springtide.laws.base import (
     Law,
     Newest,
     Outcome,
-    Replayed,
     State,
     Step,
     Treated,
     Values,
     View,
-    frozen,
     pops_of,
-    replayed,
 )
 from springtide.laws.columns import Table
 from springtide.laws.congestion import benefit, bundle, rows
 from springtide.laws.congestion.explain import client_prefix, explain
-from springtide.laws.congestion.law import ACTION, PREVIOUS, Action, decide
+from springtide.laws.congestion.law import PREVIOUS, decide
 from springtide.laws.congestion.prefixes import keys
 from springtide.laws.congestion.rows import PREFIXES
 from springtide.laws.standing import standing
@@ -100,17 +97,9 @@ class Congestion(Law):
             },
         )
 
-    def replay(self, store: Store, policy: Policy, moments: Sequence[int]) -> Iterator[Replayed]:
-        last = PREFIXES.left(store, moments[0])
-        for moment in moments:
-            # Every prefix: which ones a replay remembers the store does not know.
-            seen = rows.evidence(store, moment, policy, 0, least_low=0)
-            decided = decide(moment, policy, seen, last, frozen(store, policy, moment, self.pops(seen, last))[1])
-            last = PREFIXES.carry(decided, moment)
-            recorded = self.read(store, moment)
-            theirs = self.acting(recorded) if len(recorded) else None
-            changed, recorded_changed = _changed(decided), _changed(recorded) if len(recorded) else None
-            yield replayed(self.name, moment, self.acting(decided), changed, theirs, recorded_changed)
+    def shown(self, store: Store, policy: Policy, round_unix_s: int) -> Table:
+        # Every prefix: which ones a replay remembers the store does not know.
+        return rows.evidence(store, round_unix_s, policy, 0, least_low=0)
 
     def explains(self, destination: str) -> bool:
         return client_prefix(destination) is not None
@@ -225,10 +214,3 @@ def contribution(fleet: Fleet, policy: Policy, on_bbr: Mapping[str, Iterable[Pre
         return Contribution()
     always = policy.enforce.congestion_always
     return Contribution(bundle.entries(fleet, policy.congestion.min_object_bytes, on_bbr, always=always))
-
-
-def _changed(decided: Frame) -> int:
-    """Those that began or ceased to use BBR: held-out ones change no route."""
-    began = (decided["action"] == ACTION[Action.ENTER]) & (decided["algorithm"] > 0)
-    # A row that leaves no longer shows that it was held out; of those the share is small.
-    return int((began | (decided["action"] == ACTION[Action.LEAVE])).sum())

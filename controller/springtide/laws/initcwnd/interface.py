@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from types import MappingProxyType
 
@@ -21,17 +21,14 @@ from springtide.laws.base import (
     Law,
     Newest,
     Outcome,
-    Replayed,
     State,
     Step,
     Treated,
     Values,
     View,
-    frozen,
     newest_of,
     once_a_round,
     pops_of,
-    replayed,
 )
 from springtide.laws.columns import Table
 from springtide.laws.holdout import held_out_edges
@@ -131,21 +128,16 @@ class Initcwnd(Law):
             ],
         )
 
-    def replay(self, store: Store, policy: Policy, moments: Sequence[int]) -> Iterator[Replayed]:
+    def carried(self, store: Store, policy: Policy, since_unix_s: int) -> Callable[[Frame, int, int], Frame]:
         window_s = (policy.initcwnd.duty_window_rounds - 1) * policy.round.interval_s
-        last = rows.previous(store, moments[0], policy)
-        memory = rows.duty_memory(store, moments[0] - window_s, moments[0])
-        for at, moment in enumerate(moments):
-            seen = pair_observations(store, moment)
-            decided = decide(moment, policy, seen, last, frozen(store, policy, moment, self.pops(seen, last))[1])
+        memory = rows.duty_memory(store, since_unix_s - window_s, since_unix_s)
+
+        def carry(decided: Frame, moment: int, following: int) -> Frame:
             memory.remember(moment, keys(decided[decided["last_evidence"] == moment]))
-            following = moments[at + 1] if at + 1 < len(moments) else moment
             left = WINDOWS.carry(decided, moment)
-            last = Frame(PREVIOUS, {**left.columns, "measured_rounds": memory.count(left, following - window_s)})
-            recorded = self.read(store, moment)
-            theirs = self.acting(recorded) if len(recorded) else None
-            changed, recorded_changed = _changed(decided), _changed(recorded) if len(recorded) else None
-            yield replayed(self.name, moment, self.acting(decided), changed, theirs, recorded_changed)
+            return Frame(PREVIOUS, {**left.columns, "measured_rounds": memory.count(left, following - window_s)})
+
+        return carry
 
     def explains(self, destination: str) -> bool:
         return not any(character in destination for character in "./:")
@@ -302,7 +294,3 @@ def _off(decided: Sequence[Decision]) -> list[str]:
 
 def _of_edge(one: edges.EdgeDecision) -> dict[str, object]:
     return asdict(one) | {"until": instants.show(one.until)}
-
-
-def _changed(decided: Frame) -> int:
-    return int((decided["initcwnd"] != decided["previous_initcwnd"]).sum())

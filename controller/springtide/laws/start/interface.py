@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -21,17 +21,14 @@ from springtide.laws.base import (
     Law,
     Newest,
     Outcome,
-    Replayed,
     State,
     Step,
     Treated,
     Values,
     View,
-    frozen,
     newest_of,
     once_a_round,
     pops_of,
-    replayed,
 )
 from springtide.laws.columns import Bits, begins, taken_at
 from springtide.laws.congestion.explain import client_prefix
@@ -96,7 +93,8 @@ class Start(Law):
 
     def acting(self, decided: Frame) -> Values:
         chosen = decided[decided["window"] > 0]
-        return dict(zip(keys(chosen).tolist(), chosen["connection_rate"].astype(np.int64).tolist(), strict=True))
+        rates, windows = np.nan_to_num(chosen["connection_rate"]).tolist(), chosen["window"].tolist()
+        return dict(zip(keys(chosen).tolist(), zip(rates, windows, strict=True), strict=True))
 
     def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View:
         listed = list(STARTS.rows(outcome.decided))
@@ -112,22 +110,6 @@ class Start(Law):
             summary=f"{states['set']} start at a rate of their own, {states['trial']} have values on trial",
             gauges={"springtide_start_units": {(("state", name),): count for name, count in states.items()}},
         )
-
-    def replay(self, store: Store, policy: Policy, moments: Sequence[int]) -> Iterator[Replayed]:
-        last = STARTS.left(store, moments[0])
-        for moment in moments:
-            recorded = self.read(store, moment)
-            if not policy.paces(moment) and not len(recorded):
-                # Neither then nor now is there anything to decide.
-                continue
-            seen = Frame.empty(0, OBSERVED)
-            if policy.paces(moment):
-                seen, _ = _seen(store, policy, moment)
-            decided = self.decide(moment, policy, seen, last, frozen(store, policy, moment, self.pops(seen, last))[1])
-            last = STARTS.carry(decided, moment)
-            theirs = self.acting(recorded) if len(recorded) else None
-            changed, recorded_changed = _changed(decided), _changed(recorded) if len(recorded) else None
-            yield replayed(self.name, moment, self.acting(decided), changed, theirs, recorded_changed)
 
     def explains(self, destination: str) -> bool:
         return not any(character in destination for character in "./:") or client_prefix(destination) is not None
@@ -273,10 +255,3 @@ def _flags(flags: Bits, at: NDArray[np.intp]) -> Bits:
 def _runs(names: NDArray[np.bytes_] | Coded) -> NDArray[np.bytes_] | Coded:
     """The first of each run of equal names: tables are sorted by them."""
     return names[begins(names)]
-
-
-def _changed(decided: Frame) -> int:
-    other = (decided["window"] != decided["previous_window"]) | (
-        np.nan_to_num(decided["connection_rate"]) != np.nan_to_num(decided["previous_connection_rate"])
-    )
-    return int(other.sum())
