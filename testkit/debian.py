@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("springtide-collector", "springtide-edge")
@@ -18,10 +23,26 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return result
 
 
-def built(name: str, directory: Path) -> Path:
-    """The package `name`, built into `directory` with the others, from the release binaries."""
-    paths = [Path(line) for line in run(ROOT / "tools/package", directory).stdout.split()]
-    assert sorted(path.name.partition("_")[0] for path in paths) == sorted(PACKAGES), paths
+def once(folders: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """The folder that `make` fills once in a run of the tests, in the first worker that wants it; nobody changes it."""
+    base = folders.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent
+    folder = base / name / "dist"
+    with (base / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            shutil.rmtree(folder.parent, ignore_errors=True)
+            folder.parent.mkdir()
+            make(folder)
+    return folder
+
+
+def built(name: str, folders: pytest.TempPathFactory) -> Path:
+    """The package `name`, built with the others from the release binaries."""
+    folder = once(folders, "packages", lambda folder: run(ROOT / "tools/package", folder))
+    paths = sorted(folder.iterdir())
+    assert [path.name.partition("_")[0] for path in paths] == sorted(PACKAGES), paths
     return next(path for path in paths if path.name.startswith(f"{name}_"))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from testkit.debian import run
+from testkit.debian import once, run
 from testkit.machine import Machine
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,18 +36,8 @@ def made(folder: Path) -> Path:
 
 
 def shared(folders: pytest.TempPathFactory) -> Path:
-    """The release of this run of the tests, which nobody changes: made by the first worker that wants it."""
-    base = folders.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        base = base.parent
-    folder = base / "release/dist"
-    with (base / "release.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            shutil.rmtree(folder.parent, ignore_errors=True)
-            folder.parent.mkdir()
-            made(folder)
-    return folder
+    """The release of this run of the tests, which nobody changes."""
+    return once(folders, "release", made)
 
 
 def bring(there: Machine, release: Path) -> None:

@@ -29,7 +29,7 @@ LIBRARIES = {"libc6", "libgcc-s1", "libelf1", "libelf1t64", "zlib1g"}
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built("springtide-edge", tmp_path_factory.mktemp("package"))
+    return built("springtide-edge", tmp_path_factory)
 
 
 def test_it_brings_the_program_its_units_and_its_page_and_needs_only_libc(package: Path) -> None:

@@ -34,7 +34,7 @@ FILES = {
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The collector's package, built from the release binary."""
-    return built("springtide-collector", tmp_path_factory.mktemp("package"))
+    return built("springtide-collector", tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
