@@ -104,5 +104,6 @@ class Sent(Apart):
         return str(self.said(self.ours().run("explain", self.own(src), self.own(dst)).stdout))
 
     def explained(self, src: str, dst: str) -> dict[str, Any]:
-        [explanation] = self.ours().json("explain", self.own(src), self.own(dst))["explanations"]
+        """The only explanation of its window."""
+        [explanation] = self.ours().json("explain", self.own(src), self.own(dst))["initcwnd"]["explanations"]
         return {name: self.said(value) for name, value in explanation.items()}

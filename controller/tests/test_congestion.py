@@ -175,6 +175,12 @@ def test_an_override_holds_until_its_end(home: Home) -> None:
     assert (found["2001:db8::/56"]["algorithm"], found["2001:db8::/56"]["pop"]) == ("bbr", "fra")
 
 
+def explained(home: Home, pop: str, destination: str) -> dict[str, str]:
+    """The only explanation of its algorithm."""
+    [one] = home.json("explain", pop, destination)["congestion"]["explanations"]
+    return dict(one)
+
+
 def test_explain_shows_why_and_what_would_change_it(home: Home) -> None:
     home.policy.write_text(QUICK)
     fill(home, fleet_of({4: 50.0}, rounds=10))
@@ -188,14 +194,14 @@ def test_explain_shows_why_and_what_would_change_it(home: Home) -> None:
         "40% of the newest",
     ):
         assert text in screen
-    other = home.json("explain", "ams", "192.0.5.0/24")
-    assert other["explanation"]["value"] == "the kernel's default"
-    assert "low in 0 of 10" in other["explanation"]["because"]
-    nothing = home.json("explain", "fra", "203.0.113.0/24")["explanation"]
+    other = explained(home, "ams", "192.0.5.0/24")
+    assert other["decided"] == "the kernel's default"
+    assert "low in 0 of 10" in other["because"]
+    nothing = explained(home, "fra", "203.0.113.0/24")
     assert nothing["because"] == "the last 10 rounds show no traffic to it that could be ranked"
     assert nothing["would_change"] == "more traffic to it"
     [line] = home.refused("explain", "ams", "192.0.0.0/16")
-    assert "write one of its /24" in line
+    assert "'192.0.0.0/16' is not a client prefix; write " in line
 
 
 def test_explain_shows_why_a_prefix_is_not_ranked(home: Home) -> None:
@@ -208,8 +214,8 @@ def test_explain_shows_why_a_prefix_is_not_ranked(home: Home) -> None:
     opened = home.open()
     opened.execute(f"delete from rollup_prefix_rates where round < {ROUND - INTERVAL} and acting_bytes = 50000")
     opened.close()
-    explained = {n: home.json("explain", "ams", f"192.0.{n}.7")["explanation"] for n in of}
-    assert {n: one["because"] for n, one in explained.items()} == {
+    found = {n: explained(home, "ams", f"192.0.{n}.7") for n in of}
+    assert {n: one["because"] for n, one in found.items()} == {
         1: "not ranked: its connections were limited by the application (4 rounds)",
         2: "not ranked: too few connections above 100,000 bytes (4 rounds)",
         3: "not ranked: too few samples or bytes of its connections above 100,000 bytes (4 rounds)",
@@ -217,9 +223,9 @@ def test_explain_shows_why_a_prefix_is_not_ranked(home: Home) -> None:
         "the round was rolled up before such connections were distinguished (2 rounds)",
     }
     fill(home, [Seen(ROUND, "fra", 1, 10**6)])
-    alone = home.json("explain", "fra", "192.0.1.7")["explanation"]["because"]
+    alone = explained(home, "fra", "192.0.1.7")["because"]
     assert alone == "not ranked: its PoP showed fewer than 10 prefixes that could be"
-    assert explained[1]["would_change"] == "more traffic to it that the path limits, and not the application"
+    assert found[1]["would_change"] == "more traffic to it that the path limits, and not the application"
 
 
 def hosts(home: Home, moment: int, seen: dict[str, int]) -> None:

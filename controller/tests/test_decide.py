@@ -310,7 +310,7 @@ def test_explain_shows_value_inputs_rule_history_and_what_would_change_it() -> I
         assert text in screen
     assert screen.count("learnt") == 2
     assert len(screen.splitlines()) < 40
-    assert sent.explained("ams", "fra")["decision"]["initcwnd"] == 60
+    assert sent.explained("ams", "fra")["decided"] == "60 segments"
 
 
 @together
@@ -330,7 +330,7 @@ def test_explain_shows_why_there_is_no_value() -> Iterator[Sent]:
 
     def because(src: str, dst: str) -> str:
         explanation = sent.explained(src, dst)
-        assert "kernel's default of 10" in explanation["verdict"]
+        assert "kernel's default of 10" in explanation["decided"]
         return str(explanation["because"])
 
     assert "has not been decided" in because("ams", "fra")
@@ -389,7 +389,7 @@ def test_an_override_for_edges_reaches_these_and_leaves_the_pair_alone(home: Hom
         "but on ams-2, IPv4: 20 segments until 2099-01-01T00:00:00Z: old host"
         in home.run("explain", "ams", "fra").stdout
     )
-    [edge_value] = home.json("explain", "ams", "nyc")["edges"]
+    [edge_value] = home.json("explain", "ams", "nyc")["initcwnd"]["edges"]
     assert (edge_value["edge"], edge_value["initcwnd"], edge_value["why"]) == ("ams-1", 30, "trial")
 
     # Again changes nothing; without the words nothing of them stays.

@@ -115,8 +115,8 @@ def test_explain_follows_a_window_from_the_decision_to_its_end(home: Home, monke
     home.run("ingest", home.spool)
 
     def explained() -> tuple[str, str, str]:
-        [one] = home.json("explain", "ams", "fra")["explanations"]
-        return one["verdict"], one["pushed"], one["in_force"]
+        [one] = home.json("explain", "ams", "fra")["initcwnd"]["explanations"]
+        return one["decided"], one["pushed"], one["in_force"]
 
     home.run("decide", "initcwnd")
     default = "the kernel's default of 10 segments"

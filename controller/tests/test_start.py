@@ -151,8 +151,8 @@ def test_a_rate_is_tried_on_a_share_then_given_to_all_and_taken_back_where_it_ha
     again = fleet.json("decide", "start", "--round", instants.show(moments[2]))
     assert not again["written"]
     shown = fleet.run("explain", "ams", "fra", "--round", instants.show(moments[2])).stdout
-    assert shown.startswith("starts from ams to fra")
-    assert "\nams to fra, round" not in shown, "no edge of ams has a route"
+    assert shown.startswith("start: ams to fra")
+    assert "initcwnd: ams" not in shown, "no edge of ams has a route"
     assert f"decided       {given['window']} segments at" in shown
     assert "0 of 40 lost something" in shown
     # Not the path's rate, but what an edge enforces of it.
@@ -203,4 +203,4 @@ def test_without_an_edge_that_paces_nothing_is_decided(home: Home, monkeypatch: 
     home.run("decide", "initcwnd", "--round", instants.show(ROUND))
     found = home.json("decide", "start", "--round", instants.show(ROUND))
     assert found["decisions"] == []
-    assert "starts from" not in home.run("explain", "ams", "fra", "--round", instants.show(ROUND)).stdout
+    assert "start: ams" not in home.run("explain", "ams", "fra", "--round", instants.show(ROUND)).stdout

@@ -17,7 +17,7 @@ from springtide.laws import switchback
 from springtide.laws.base import Contribution
 from springtide.laws.entry import Part
 from springtide.laws.initcwnd.decision import Action, Pair, Reason
-from springtide.laws.initcwnd.explain import explain
+from springtide.laws.initcwnd.explain import labelled
 from springtide.laws.start import bundle as of_starts
 from springtide.laws.switchback import DAY_S, Turn
 from springtide.policy import Policy
@@ -76,9 +76,9 @@ def test_a_pair_that_is_off_gets_nothing_and_learns_all_the_same(value: int | No
         else:
             assert (one.initcwnd, one.reason) == (None, Reason.SWITCHBACK)
             assert one.action is (Action.WITHDRAW if value else Action.NONE)
-            text = explain(one, SWITCHED)
-            assert "turn to be off" in text.because
-            following = instants.parse(text.would_change.removeprefix("the pair's next turn to be on, in round "))
+            text = dict(labelled(one, SWITCHED))
+            assert "turn to be off" in text["because"]
+            following = instants.parse(text["would change"].removeprefix("the pair's next turn to be on, in round "))
             assert pair in on(SWITCHED, following)
             assert pair not in on(SWITCHED, following - INTERVAL)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
+from contextlib import suppress
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import click
 
+from springtide import instants
 from springtide.cli.options import (
     StoreOptions,
     closed_round,
@@ -25,6 +28,8 @@ from springtide.fleet import Fleet
 from springtide.jobs.due import bring_audit
 from springtide.laws.base import HISTORY_ROUNDS, Explained
 from springtide.laws.registry import LAWS
+from springtide.policy import CLIENT_PREFIX_LENGTH
+from springtide.section import WRITE_CLIENT_PREFIX, client_prefix
 
 
 @click.command()
@@ -55,6 +60,8 @@ def explain(
     out; `in force` what new connections start with now on each edge, by what was recorded of waves, ways back and
     expiry. Whether sockets show it is another question: `springtide sql decided-and-seen`.
 
+    With --json each law that decides on the destination has its round, explanations, decisions and last rounds.
+
     \b
     Examples:
       springtide explain ams nyc
@@ -62,39 +69,73 @@ def explain(
       springtide explain ams 192.0.2.0/24
     """
     fleet, policy = read_fleet(fleet_path), read_policy(policy_path)
-    # A destination that no law explains has been refused by one of them.
-    laws = [law for law in LAWS if law.explains(destination)]
     _require_pop(fleet, src_pop)
+    kind = "prefix" if any(character in destination for character in "./:") else "pop"
+    if kind == "prefix":
+        destination = _prefix_of(destination)
+    else:
+        _require_pop(fleet, destination)
+        if src_pop == destination:
+            raise InputError([Problem("explain", "DESTINATION", f"{destination} is SRC_POP as well", "name two PoPs")])
+    newest = instants.latest_round(instants.now(), policy.round.interval_s)
     requested = closed_round(round_text, policy)
+    found = {}
     with store.open() as opened:
         bring_audit(opened, publish_dir, warn)
-        every = ((law, law.explain(opened, fleet, policy, src_pop, destination, requested)) for law in laws)
-        found = {law.name: one for law, one in every if one is not None}
-    first, *others = found
+        for law in LAWS:
+            if kind not in law.explains:
+                continue
+            moment = requested or law.latest(opened, newest) or newest
+            explained = law.explain(opened, fleet, policy, src_pop, destination, moment)
+            if explained is not None:
+                found[law.name] = instants.show(moment), explained
     if as_json:
-        # The first law's words as they are, those of the others beside them.
-        print_json({**found[first].machine, **{name: found[name].machine for name in others}})
+        head = {"src_pop": src_pop, "destination": destination}
+        print_json(head | {name: _for_machines(*one) for name, one in found.items()})
         return
-    for number, one in enumerate(found.values()):
-        if number:
-            click.echo("")
+    for number, (name, (moment_text, one)) in enumerate(found.items()):
+        click.echo(("\n" if number else "") + f"{name}: {src_pop} to {destination}, round {moment_text}")
         _print(one)
 
 
+def _for_machines(moment_text: str, found: Explained) -> dict[str, object]:
+    lines = [
+        {"ip_version": version} | {label.replace(" ", "_"): text for label, text in own} for version, own in found.lines
+    ]
+    return {
+        "round": moment_text,
+        "explanations": lines,
+        "decisions": found.decisions,
+        "history": found.history,
+        **found.more,
+    }
+
+
 def _print(found: Explained) -> None:
-    click.echo(found.title)
-    for heading, lines in found.sections:
-        click.echo("")
-        if heading:
-            click.echo(heading)
+    for version, lines in found.lines:
+        click.echo("" if version is None else f"\nIPv{version}")
         for label, text in lines:
             click.echo(f"  {label:<13} {text}")
     for note in found.notes:
         click.echo(f"  {note}")
-    columns, rows = found.history
-    if rows:
+    if found.history:
         click.echo("")
+        columns = [name.replace("_", " ") for name in found.history[0]]
+        rows = [tuple(row.values()) for row in found.history]
         print_table(columns, rows, title=f"The last {HISTORY_ROUNDS} rounds")
+
+
+def _prefix_of(text: str) -> str:
+    """The client prefix that is given, or that has the address."""
+    network = text
+    with suppress(ValueError):
+        address = ip_address(text)
+        network = str(ip_network(f"{address}/{CLIENT_PREFIX_LENGTH[address.version]}", strict=False))
+    prefix = client_prefix(network)
+    if prefix is None:
+        what, fix = f"{text!r} is not a client prefix", f"{WRITE_CLIENT_PREFIX}, or an address in one"
+        raise InputError([Problem("explain", "DESTINATION", what, fix)])
+    return prefix
 
 
 def _require_pop(fleet: Fleet, name: str) -> None:

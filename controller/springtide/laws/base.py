@@ -61,17 +61,15 @@ class View:
 
 @dataclass(frozen=True)
 class Explained:
-    """Why new connections start as they do, as `springtide explain` shows it.
+    """Why new connections start as they do, as `springtide explain` shows it: of each IP version (None: of both) lines,
+    each with its label. `decisions` are the round's rows, `history` those of the last rounds, the newest first;
+    `notes` are for people, `more` is for JSON."""
 
-    `sections` are a heading (empty: none) with its labelled lines, `notes` lines after them, `history` the last rounds
-    as (columns, rows). `machine` is the JSON.
-    """
-
-    title: str
-    sections: Sequence[tuple[str, Sequence[tuple[str, str]]]]
-    machine: Mapping[str, object]
+    lines: Sequence[tuple[int | None, Sequence[tuple[str, str]]]]
+    decisions: Sequence[Mapping[str, object]]
+    history: Sequence[Mapping[str, object]]
     notes: Sequence[str] = ()
-    history: tuple[Sequence[str], Sequence[Sequence[object]]] = ((), ())
+    more: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -241,6 +239,8 @@ class Law(Protocol):
     benefit_name: str = ""
     benefit_title: str = ""
     benefit_note: str = ""
+    # Which destinations it explains: "pop", another PoP, or "prefix", a client prefix.
+    explains: Collection[str] = ()
     caveats: Sequence[str] = ()
 
     def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Rows, Rows]:
@@ -310,15 +310,11 @@ class Law(Protocol):
             )
             last, last_recorded = ours, last_recorded if theirs is None else theirs
 
-    def explains(self, destination: str) -> bool:
-        """Whether a destination in `springtide explain` is one of this law's. Raises InputError for one that is
-        not valid."""
-        return False
-
     def explain(
-        self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, asked_unix_s: int | None
+        self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, round_unix_s: int
     ) -> Explained | None:
-        """Explain a destination; None where no edge of the PoP does what the law says. Raises InputError."""
+        """Explain a destination of one of the kinds that it `explains`, for one round; None where no edge of the PoP
+        does what the law says."""
         return None
 
     def newest(self, store: Store, policy: Policy, until_unix_s: int) -> Newest | None:

@@ -3,48 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from ipaddress import ip_address, ip_network
 from typing import Any
 
 from springtide import instants
-from springtide.errors import InputError, Problem
 from springtide.laws.congestion.law import RULES
-from springtide.policy import CLIENT_PREFIX_LENGTH, CongestionPolicy, Policy
+from springtide.policy import CongestionPolicy, Policy
 
 
-@dataclass(frozen=True)
-class PrefixExplanation:
-    """What new connections use, why, the rule that decided, and what would change it."""
+def explain(row: Mapping[str, Any] | None, policy: Policy, unranked: Mapping[str, int]) -> list[tuple[str, str]]:
+    """What new connections use, why, the rule that decided, and what would change it: lines, each with its label.
 
-    value: str
-    because: str
-    rule: str
-    would_change: str
-
-
-def client_prefix(text: str) -> str | None:
-    """The client prefix that is given, or that has the address; None where the text is not an address."""
-    if not any(character in text for character in "./:"):
-        return None
-    try:
-        if "/" not in text:
-            address = ip_address(text)
-            return str(ip_network(f"{address}/{CLIENT_PREFIX_LENGTH[address.version]}", strict=False))
-        network = ip_network(text)
-    except ValueError as error:
-        fix = "write an IPv4 /24 or an IPv6 /56, or an address"
-        raise InputError(
-            [Problem("explain", "DESTINATION", f"{text!r} is not a client prefix: {error}", fix)]
-        ) from None
-    if network.prefixlen != CLIENT_PREFIX_LENGTH[network.version]:
-        fix = f"write one of its /{CLIENT_PREFIX_LENGTH[network.version]}"
-        raise InputError([Problem("explain", "DESTINATION", f"clients are not grouped by {text}", fix)])
-    return str(network)
-
-
-def explain(row: Mapping[str, Any] | None, policy: Policy, unranked: Mapping[str, int]) -> PrefixExplanation:
-    """`row` is a decision as for JSON; None where the prefix was not measured at all. `unranked`: rounds of the window
+    `row` is a decision as for JSON; None where the prefix was not measured at all. `unranked`: rounds of the window
     that showed it and did not rank it, by why, as congestion_rows.unranked gives them."""
     law = policy.congestion
     left_out = _not_ranked(unranked, law)
@@ -53,13 +22,12 @@ def explain(row: Mapping[str, Any] | None, policy: Policy, unranked: Mapping[str
         seen = f"the last {law.window_rounds} rounds show no traffic to it that could be ranked"
         if unranked["enough"]:
             seen = f"not ranked: its PoP showed fewer than {law.min_prefixes} prefixes that could be"
-        return PrefixExplanation(
-            "the kernel's default",
-            left_out or seen,
+        rule = (
             "congestion.min_connections, congestion.min_samples and congestion.min_bytes, of connections above "
-            "congestion.min_object_bytes that the application does not limit",
-            "more traffic to it" + (" that the path limits, and not the application" if limited else ""),
+            "congestion.min_object_bytes that the application does not limit"
         )
+        more = "more traffic to it" + (" that the path limits, and not the application" if limited else "")
+        return _lines("the kernel's default", left_out or seen, rule, more)
     if row["algorithm"] == "bbr":
         would = "would be " if policy.advises else ""
         value = (
@@ -71,7 +39,11 @@ def explain(row: Mapping[str, Any] | None, policy: Policy, unranked: Mapping[str
         left = " (BBR is taken back in this round)" if row["action"] == "leave" else ""
         value = f"the kernel's default{left}"
     because = "; ".join([_because(row, law), *([left_out] if left_out else [])])
-    return PrefixExplanation(value, because, RULES[row["reason"]], _change(row, policy))
+    return _lines(value, because, RULES[row["reason"]], _change(row, policy))
+
+
+def _lines(*texts: str) -> list[tuple[str, str]]:
+    return list(zip(("decided", "because", "rule", "would change"), texts, strict=True))
 
 
 def _not_ranked(unranked: Mapping[str, int], law: CongestionPolicy) -> str:

@@ -29,7 +29,7 @@ from springtide.laws.base import (
 )
 from springtide.laws.columns import Table
 from springtide.laws.congestion import benefit, bundle, rows
-from springtide.laws.congestion.explain import client_prefix, explain
+from springtide.laws.congestion.explain import explain
 from springtide.laws.congestion.law import PREVIOUS, decide
 from springtide.laws.congestion.prefixes import keys
 from springtide.laws.congestion.rows import PREFIXES
@@ -61,6 +61,7 @@ class Congestion(Law):
         }
     )
     seen_name = "seen BBR"
+    explains = ("prefix",)
     benefit_name = "BBR: rate"
     benefit_title = "BBR for the slowest prefixes"
     caveats: Sequence[str] = (
@@ -101,43 +102,24 @@ class Congestion(Law):
         # Every prefix: which ones a replay remembers the store does not know.
         return rows.evidence(store, round_unix_s, policy, 0, least_low=0)
 
-    def explains(self, destination: str) -> bool:
-        return client_prefix(destination) is not None
-
     def explain(
-        self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, asked_unix_s: int | None
+        self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, round_unix_s: int
     ) -> Explained:
-        pop, prefix = src_pop, client_prefix(destination) or destination
-        interval_s = policy.round.interval_s
-        newest = instants.latest_round(instants.now(), interval_s)
-        moment = asked_unix_s or self.latest(store, newest) or newest
-        found = PREFIXES.read(store, moment - 1, moment, (pop, prefix))
+        found = PREFIXES.read(store, round_unix_s - 1, round_unix_s, (src_pop, destination))
         if not len(found):
             # Most prefixes have no row: nothing is remembered of them, so the tables are complete.
-            seen = rows.evidence(store, moment, policy, 0, least_low=0)
-            own = rows.one(seen, pop, prefix)
-            found = decide(moment, policy, own, Frame.empty(0, PREVIOUS), everyone=True)
-        listed = [rows.as_dict(row) for row in rows.rows(found)]
-        own_row = listed[0] if listed else None
-        explanation = explain(own_row, policy, rows.unranked(store, moment, policy, pop, prefix))
-        now = standing(store, list(fleet.pops[pop].edges), policy, instants.now())
-        (_, value), *others = ((name.replace("_", " "), text) for name, text in vars(explanation).items())
+            own = rows.one(self.shown(store, policy, round_unix_s), src_pop, destination)
+            found = decide(round_unix_s, policy, own, Frame.empty(0, PREVIOUS), everyone=True)
+        decisions = [rows.as_dict(row) for row in rows.rows(found)]
+        unranked = rows.unranked(store, round_unix_s, policy, src_pop, destination)
+        now = standing(store, list(fleet.pops[src_pop].edges), policy, instants.now())
+        value, *others = explain(decisions[0] if decisions else None, policy, unranked)
         became = [("pushed", now.pushed), ("in force", now.value(lambda _, held: str(held), "the kernel's default"))]
-        history = rows.history(store, pop, prefix, moment - HISTORY_ROUNDS * interval_s, moment)
+        since = round_unix_s - HISTORY_ROUNDS * policy.round.interval_s
         return Explained(
-            title=f"{pop} to {prefix}, round {instants.show(moment)}",
-            sections=[("", [("decided", value), *became, *others])],
-            history=([name.replace("_", " ") for name in history[0]], [tuple(row.values()) for row in history])
-            if history
-            else ((), ()),
-            machine={
-                "round": instants.show(moment),
-                "pop": pop,
-                "prefix": prefix,
-                "explanation": {**vars(explanation), **{name.replace(" ", "_"): text for name, text in became}},
-                "decision": own_row,
-                "history": history,
-            },
+            lines=[(None, [value, *became, *others])],
+            decisions=decisions,
+            history=rows.history(store, src_pop, destination, since, round_unix_s),
         )
 
     def decided_step(self, newest: Newest | None, clock: Clock) -> Step:

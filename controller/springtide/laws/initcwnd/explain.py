@@ -3,53 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from springtide import _core, instants
 from springtide._core import KERNEL_DEFAULT
-from springtide.laws.initcwnd.decision import RULES, Action, Decision, Pair, Reason, is_left_out
-from springtide.laws.initcwnd.edges import EdgeDecision
+from springtide.laws.initcwnd.decision import RULES, Action, Decision, Reason, is_left_out
+from springtide.laws.initcwnd.edges import read_round
+from springtide.laws.initcwnd.rows import read_pair
 from springtide.laws.standing import Held, Standing
 from springtide.laws.switchback import next_on
+from springtide.policy import CLIENT_PREFIX_LENGTH as VERSIONS
 from springtide.policy import Policy
+from springtide.store import Store
 
 DEFAULT = f"the kernel's default of {KERNEL_DEFAULT} segments"
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """For one IP version: the value in words, the rule that bound it, what would change it, and what became of it."""
-
-    ip_version: int | None
-    verdict: str
-    because: str
-    rule: str
-    would_change: str
-    decision: Decision | None
-    # Why bundles do without the value, whether it was pushed, and what new connections start with now.
-    left_out: str = ""
-    pushed: str = ""
-    in_force: str = ""
-
-    def labelled(self, policy: Policy) -> list[tuple[str, str]]:
-        """Its lines, each with its label."""
-        became = [("left out", self.left_out), ("pushed", self.pushed), ("in force", self.in_force)]
-        lines = [("decided", self.verdict), *((label, text) for label, text in became if text)]
-        lines += [("because", self.because), ("rule", self.rule)]
-        if self.decision is not None:
-            ratio = self.decision.retransmit_ratio
-            sent_again = "unknown" if ratio is None else f"{ratio:.2%}"
-            made_by = self.decision.policy_version
-            other = "" if made_by == policy.version else f"; the policy at hand is {policy.version}"
-            lines += [
-                ("retransmitted", f"{sent_again} of the bytes sent in the round"),
-                ("policy", f"{made_by}{other}"),
-            ]
-        return [*lines, ("would change", self.would_change)]
-
-
-def explain(decision: Decision, policy: Policy) -> Explanation:
+def labelled(decision: Decision, policy: Policy, became: Sequence[tuple[str, str]] = ()) -> list[tuple[str, str]]:
+    """A decision's lines, each with its label; `became`: those of what became of it."""
     late = ""
     if decision.action is Action.SET:
         verdict = f"{decision.initcwnd} segments"
@@ -62,56 +34,77 @@ def explain(decision: Decision, policy: Policy) -> Explanation:
         verdict = f"the value is withdrawn: {DEFAULT}"
     else:
         verdict = f"no value: {DEFAULT}"
-    because = _because(decision, policy)
-    return Explanation(
-        decision.ip_version, verdict, because, RULES[decision.reason], _change(decision, policy), decision, late
-    )
+    ratio, made_by = decision.retransmit_ratio, decision.policy_version
+    sent_again = "unknown" if ratio is None else f"{ratio:.2%}"
+    other = "" if made_by == policy.version else f"; the policy at hand is {policy.version}"
+    return [
+        ("decided", verdict),
+        *([("left out", late)] if late else []),
+        *became,
+        ("because", _because(decision, policy)),
+        ("rule", RULES[decision.reason]),
+        ("retransmitted", f"{sent_again} of the bytes sent in the round"),
+        ("policy", f"{made_by}{other}"),
+        ("would change", _change(decision, policy)),
+    ]
 
 
-def in_force(
-    standing: Standing,
-    policy: Policy,
-    pair: Pair,
-    decided: Iterable[Decision],
-    of_edges: Mapping[int, Iterable[EdgeDecision]],
-) -> str:
-    """What new connections of the source's edges start with now; `decided` and `of_edges` (by round) have the rounds of
-    the publications that the edges hold. Pure."""
-    values = {one.round: one for one in decided if one.pair == pair}
+def became(standing: Standing, held: Mapping[int, str], ip_version: int | None = None) -> list[tuple[str, str]]:
+    """Whether the newest publication went out, and what new connections start with now, by IP version; of one of them,
+    or of both."""
+    texts = {text: each for each, text in held.items() if ip_version in (None, each)}
+    shown = [text if len(texts) == 1 else f"IPv{each}: {text}" for text, each in texts.items()]
+    return [("pushed", standing.pushed), ("in force", "; ".join(shown))]
 
-    def describe(edge: str, held: Held) -> str:
+
+def in_force(store: Store, standing: Standing, policy: Policy, src_pop: str, dst_pop: str) -> dict[int, str]:
+    """What new connections of the source's edges start with now, by IP version: by the rounds of the publications that
+    the edges hold."""
+    rounds = sorted({held.publication.round for held in standing.last.values()})
+    values = {(d.round, d.ip_version): d for each in rounds for d in read_pair(store, src_pop, dst_pop, each, each - 1)}
+    of_edges = {
+        (each, one.edge, one.ip_version): one
+        for each in rounds
+        for one in read_round(store, each)
+        if one.dst_pop == dst_pop
+    }
+
+    def describe(edge: str, held: Held, ip_version: int) -> str:
         publication = held.publication
         until = f"until {instants.show(held.until)}"
-        said = [
-            one
-            for one in of_edges.get(publication.round, ())
-            if (one.edge, one.dst_pop, one.ip_version) == (edge, *pair[1:])
-        ]
-        if policy.enforce_of(edge, pair[0], publication.round).by == "bpf":
+        if policy.enforce_of(edge, src_pop, publication.round).by == "bpf":
             return "what the law start gives, as the edge paces"
-        if said:
-            word = said[0].initcwnd
-            return f"{DEFAULT} (an override)" if word is None else f"{word} segments {until} (an override)"
+        own = of_edges.get((publication.round, edge, ip_version))
+        if own is not None:
+            return (DEFAULT if own.initcwnd is None else f"{own.initcwnd} segments {until}") + " (an override)"
         if edge in publication.held_out:
             return f"{DEFAULT} (held out)"
-        one = values.get(publication.round)
+        one = values.get((publication.round, ip_version))
         if one is None or one.action is not Action.SET or is_left_out(one, publication.expires):
             return DEFAULT
         return f"{one.initcwnd} segments {until}"
 
-    return standing.value(describe, DEFAULT)
+    return {version: standing.value(partial(describe, ip_version=version), DEFAULT) for version in sorted(VERSIONS)}
 
 
-def without_decision(src_pop: str, dst_pop: str, round_unix_s: int, round_was_decided: bool) -> Explanation:
+def without_decision(src_pop: str, dst_pop: str, round_unix_s: int, was_decided: bool) -> list[tuple[str, str]]:
     """When the pair has no row in the round."""
     moment = instants.show(round_unix_s)
-    verdict = f"no decision: {DEFAULT}"
-    if not round_was_decided:
-        because = f"round {moment} has not been decided"
-        return Explanation(None, verdict, because, "none", f"`springtide decide initcwnd --round {moment}`", None)
-    because = f"no sample of a live connection from {src_pop} to {dst_pop} lies in the round, and no value was alive"
-    change = f"connections from edges of {src_pop} to addresses of {dst_pop}, polled by a collector and ingested"
-    return Explanation(None, verdict, because, "only what was seen is learnt from", change, None)
+    if was_decided:
+        because = (
+            f"no sample of a live connection from {src_pop} to {dst_pop} lies in the round, and no value was alive"
+        )
+        rule = "only what was seen is learnt from"
+        change = f"connections from edges of {src_pop} to addresses of {dst_pop}, polled by a collector and ingested"
+    else:
+        because, rule = f"round {moment} has not been decided", "none"
+        change = f"`springtide decide initcwnd --round {moment}`"
+    return [
+        ("decided", f"no decision: {DEFAULT}"),
+        ("because", because),
+        ("rule", rule),
+        ("would change", change),
+    ]
 
 
 def _because(d: Decision, policy: Policy) -> str:
@@ -228,23 +221,17 @@ def left_out(d: Decision, policy: Policy) -> str:
     return f"would {d.action.value}" if policy.advises and d.action is not Action.NONE else d.action.value
 
 
-HISTORY_COLUMNS = ["round", "ip", "action", "initcwnd", "reason", "observed", "smoothed", "earned", "seen", "policy"]
-
-
-def history_rows(history: Sequence[Decision], policy: Policy) -> list[tuple[object, ...]]:
-    """The last rounds as a table."""
-    return [
-        (
-            instants.show(d.round),
-            d.ip_version,
-            left_out(d, policy),
-            d.initcwnd,
-            d.reason.value,
-            None if d.observed_cwnd is None else round(d.observed_cwnd, 1),
-            None if d.smoothed_cwnd is None else round(d.smoothed_cwnd, 1),
-            d.connections_earned,
-            d.connections_seen,
-            d.policy_version,
-        )
-        for d in history
-    ]
+def history_row(d: Decision, policy: Policy) -> dict[str, object]:
+    """A decision as a line of the last rounds."""
+    return {
+        "round": instants.show(d.round),
+        "ip_version": d.ip_version,
+        "action": left_out(d, policy),
+        "initcwnd": d.initcwnd,
+        "reason": d.reason.value,
+        "observed": None if d.observed_cwnd is None else round(d.observed_cwnd, 1),
+        "smoothed": None if d.smoothed_cwnd is None else round(d.smoothed_cwnd, 1),
+        "earned": d.connections_earned,
+        "seen": d.connections_seen,
+        "policy": d.policy_version,
+    }

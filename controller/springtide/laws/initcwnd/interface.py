@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from types import MappingProxyType
 
 from springtide import instants
-from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet
 from springtide.frame import Frame
 from springtide.laws.base import (
@@ -34,15 +32,7 @@ from springtide.laws.columns import Table
 from springtide.laws.holdout import held_out_edges
 from springtide.laws.initcwnd import benefit, bundle, disabled, edges, rows, switched, treated
 from springtide.laws.initcwnd.decision import Decision, Reason
-from springtide.laws.initcwnd.explain import (
-    HISTORY_COLUMNS,
-    Explanation,
-    explain,
-    history_rows,
-    in_force,
-    left_out,
-    without_decision,
-)
+from springtide.laws.initcwnd.explain import became, history_row, in_force, labelled, left_out, without_decision
 from springtide.laws.initcwnd.law import PREVIOUS, decide
 from springtide.laws.initcwnd.rows import WINDOWS
 from springtide.laws.standing import standing
@@ -71,6 +61,7 @@ class Initcwnd(Law):
         {"springtide_initcwnd_windows": Metric("Pairs with a window of their own.")}
     )
     seen_name = "seen windows"
+    explains = ("pop",)
     benefit_name = "windows: time"
     benefit_title = "Initial windows between PoPs"
     benefit_note = "Time with data outstanding; negative is faster."
@@ -139,55 +130,34 @@ class Initcwnd(Law):
 
         return carry
 
-    def explains(self, destination: str) -> bool:
-        return not any(character in destination for character in "./:")
-
     def explain(
-        self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, asked_unix_s: int | None
+        self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, round_unix_s: int
     ) -> Explained | None:
-        dst_pop = destination
-        if dst_pop not in fleet.pops:
-            close = difflib.get_close_matches(dst_pop, fleet.pops, n=1)
-            fix = f"did you mean {close[0]}?" if close else f"the fleet has {', '.join(sorted(fleet.pops))}"
-            raise InputError([Problem("explain", "PoP", f"{dst_pop!r} is not in the fleet", fix)])
-        if src_pop == dst_pop:
-            raise InputError([Problem("explain", "DESTINATION", f"{dst_pop} is SRC_POP as well", "name two PoPs")])
-        interval_s = policy.round.interval_s
-        newest = instants.latest_round(instants.now(), interval_s)
-        moment = asked_unix_s or self.latest(store, newest) or newest
-        if {policy.enforce_of(edge, src_pop, moment).by for edge in fleet.pops[src_pop].edges} == {"bpf"}:
+        if {policy.enforce_of(edge, src_pop, round_unix_s).by for edge in fleet.pops[src_pop].edges} == {"bpf"}:
             # None of them has a route.
             return None
-        history = rows.read_pair(store, src_pop, dst_pop, moment, moment - HISTORY_ROUNDS * interval_s)
-        was_decided = self.latest(store, moment) == moment
-        of_edges = [one for one in edges.read_round(store, moment) if (one.src_pop, one.dst_pop) == (src_pop, dst_pop)]
-        found = [explain(d, policy) for d in history if d.round == moment]
-        if not found:
-            found = [without_decision(src_pop, dst_pop, moment, was_decided)]
-        found = _with_standing(store, fleet, policy, src_pop, dst_pop, found)
+        since = round_unix_s - HISTORY_ROUNDS * policy.round.interval_s
+        history = rows.read_pair(store, src_pop, destination, round_unix_s, since)
+        found = [d for d in history if d.round == round_unix_s]
+        of_edges = [
+            one for one in edges.read_round(store, round_unix_s) if (one.src_pop, one.dst_pop) == (src_pop, destination)
+        ]
+        now = standing(store, list(fleet.pops[src_pop].edges), policy, instants.now())
+        held = in_force(store, now, policy, src_pop, destination)
+        nothing = without_decision(src_pop, destination, round_unix_s, self.latest(store, round_unix_s) == round_unix_s)
+        nothing[1:1] = became(now, held)
         return Explained(
-            title=f"{src_pop} to {dst_pop}, round {instants.show(moment)}",
-            sections=[
-                ("" if one.ip_version is None else f"IPv{one.ip_version}", one.labelled(policy)) for one in found
-            ],
+            lines=[(d.ip_version, labelled(d, policy, became(now, held, d.ip_version))) for d in found]
+            or [(None, nothing)],
+            decisions=[rows.as_dict(d) for d in found],
+            history=[history_row(d, policy) for d in history],
             notes=[
                 f"but on {one.edge}, IPv{one.ip_version}: "
                 + ("the kernel's default" if one.initcwnd is None else f"{one.initcwnd} segments")
                 + f" until {instants.show(one.until)}: {one.why}"
                 for one in of_edges
             ],
-            history=(HISTORY_COLUMNS, history_rows(history, policy)) if history else ((), ()),
-            machine={
-                "round": instants.show(moment),
-                "src_pop": src_pop,
-                "dst_pop": dst_pop,
-                "explanations": [
-                    {**vars(one), "decision": None if one.decision is None else rows.as_dict(one.decision)}
-                    for one in found
-                ],
-                "edges": [_of_edge(one) for one in of_edges],
-                "history": [rows.as_dict(d) for d in history],
-            },
+            more={"edges": [_of_edge(one) for one in of_edges]},
         )
 
     def newest(self, store: Store, policy: Policy, until_unix_s: int) -> Newest | None:
@@ -253,23 +223,6 @@ class Initcwnd(Law):
 
 
 INITCWND = Initcwnd()
-
-
-def _with_standing(
-    store: Store, fleet: Fleet, policy: Policy, src_pop: str, dst_pop: str, found: Sequence[Explanation]
-) -> list[Explanation]:
-    """With what became of them."""
-    now = standing(store, list(fleet.pops[src_pop].edges), policy, instants.now())
-    rounds = sorted({held.publication.round for held in now.last.values()})
-    decided = [d for each in rounds for d in rows.read_pair(store, src_pop, dst_pop, each, each - 1)]
-    of_edges = {each: edges.read_round(store, each) for each in rounds}
-    made = []
-    for one in found:
-        versions = (4, 6) if one.ip_version is None else (one.ip_version,)
-        texts = {in_force(now, policy, (src_pop, dst_pop, each), decided, of_edges): each for each in versions}
-        shown = [text if len(texts) == 1 else f"IPv{each}: {text}" for text, each in texts.items()]
-        made.append(replace(one, pushed=now.pushed, in_force="; ".join(shown)))
-    return made
 
 
 def contribution(

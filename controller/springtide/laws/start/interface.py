@@ -31,7 +31,6 @@ from springtide.laws.base import (
     pops_of,
 )
 from springtide.laws.columns import Bits, begins, taken_at
-from springtide.laws.congestion.explain import client_prefix
 from springtide.laws.standing import standing
 from springtide.laws.start import bundle, shares
 from springtide.laws.start.evidence import OBSERVED, SHOWN, edge_parts, observe
@@ -72,6 +71,7 @@ class Start(Law):
         {"springtide_start_units": Metric("Pairs and client prefixes with a start of their own.", ("state",))}
     )
     seen_name = "seen starts"
+    explains = ("pop", "prefix")
     benefit_title = "Starts at a rate"
     benefit_note = "Only with experiment: {kind: share}. Time of first flights; negative is faster."
     # Where no edge paces there is nothing to decide.
@@ -111,46 +111,29 @@ class Start(Law):
             gauges={"springtide_start_units": {(("state", name),): count for name, count in states.items()}},
         )
 
-    def explains(self, destination: str) -> bool:
-        return not any(character in destination for character in "./:") or client_prefix(destination) is not None
-
     def explain(
-        self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, asked_unix_s: int | None
+        self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, round_unix_s: int
     ) -> Explained | None:
-        plain = not any(character in destination for character in "./:")
-        unit = destination if plain else client_prefix(destination) or destination
-        interval_s = policy.round.interval_s
-        newest = instants.latest_round(instants.now(), interval_s)
-        moment = asked_unix_s or self.latest(store, newest) or newest
-        if not policy.paces(moment):
+        if not policy.paces(round_unix_s):
             return None
-        decided = STARTS.read(store, moment - 1, moment, (src_pop, unit))
+        since = round_unix_s - HISTORY_ROUNDS * policy.round.interval_s
+        decided = STARTS.read(store, round_unix_s - 1, round_unix_s, (src_pop, destination))
         found = list(STARTS.rows(decided))
-        was_decided = self.latest(store, moment) == moment
         now = standing(store, list(fleet.pops[src_pop].edges), policy, instants.now())
-        parts = bundle.parts(edge_parts(store, moment, moment - _PARTS_ROUNDS * interval_s, decided))
-        ends = moment + policy.bundle.ttl_s
-        edges = [bundle.entries(fleet, policy, moment, [row], parts, ends)[0] for row in found]
+        lately = round_unix_s - _PARTS_ROUNDS * policy.round.interval_s
+        parts = bundle.parts(edge_parts(store, round_unix_s, lately, decided))
+        ends = round_unix_s + policy.bundle.ttl_s
+        edges = [bundle.entries(fleet, policy, round_unix_s, [row], parts, ends)[0] for row in found]
         own = [{edge: of_all[edge] for edge in fleet.pops[src_pop].edges} for of_all in edges]
-        lines = [labelled(row, policy, now, of_pop) for row, of_pop in zip(found, own, strict=True)]
-        nothing = without_decision(instants.show(moment), was_decided)
+        nothing = without_decision(instants.show(round_unix_s), self.latest(store, round_unix_s) == round_unix_s)
         nothing[1:1] = became(policy, src_pop, now)
-        past = history(store, src_pop, unit, moment - HISTORY_ROUNDS * interval_s, moment)
         return Explained(
-            title=f"starts from {src_pop} to {unit}, round {instants.show(moment)}",
-            sections=[(f"IPv{row['ip_version']}", one) for row, one in zip(found, lines, strict=True)]
-            or [("", nothing)],
-            history=([name.replace("_", " ") for name in past[0]], [tuple(row.values()) for row in past])
-            if past
-            else ((), ()),
-            machine={
-                "round": instants.show(moment),
-                "src_pop": src_pop,
-                "destination": unit,
-                "explanations": list(map(dict, lines)) or [dict(nothing)],
-                "decisions": [STARTS.as_dict(row) for row in found],
-                "history": past,
-            },
+            lines=[
+                (row["ip_version"], labelled(row, policy, now, of_pop)) for row, of_pop in zip(found, own, strict=True)
+            ]
+            or [(None, nothing)],
+            decisions=[STARTS.as_dict(row) for row in found],
+            history=history(store, src_pop, destination, since, round_unix_s),
         )
 
     def newest(self, store: Store, policy: Policy, until_unix_s: int) -> Newest | None:
