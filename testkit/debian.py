@@ -32,9 +32,11 @@ def once(folders: pytest.TempPathFactory, name: str, make: Callable[[Path], obje
     with (base / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
+            # What a failure left is not taken for all of it.
             shutil.rmtree(folder.parent, ignore_errors=True)
             folder.parent.mkdir()
-            make(folder)
+            make(folder.with_name("made"))
+            folder.with_name("made").rename(folder)
     return folder
 
 
