@@ -201,7 +201,16 @@ def test_explain_shows_why_and_what_would_change_it(home: Home) -> None:
     assert nothing["because"] == "the last 10 rounds show no traffic to it that could be ranked"
     assert nothing["would_change"] == "more traffic to it"
     [line] = home.refused("explain", "ams", "192.0.0.0/16")
-    assert "'192.0.0.0/16' is not a client prefix; write " in line
+    assert "'192.0.0.0/16' is not a client prefix: clients are grouped by /24; write " in line
+    for refused, why in (
+        ("192.0.2.1/24", "has host bits set"),
+        ("127.0.0.1", "loopback"),
+        ("2001:db8::1%eth0", "zone"),
+        ("2001:db8::/64", "grouped by /56"),
+    ):
+        [line] = home.refused("explain", "ams", refused)
+        assert why in line
+    assert explained(home, "ams", "::ffff:192.0.5.7") == other
 
 
 def test_explain_shows_why_a_prefix_is_not_ranked(home: Home) -> None:

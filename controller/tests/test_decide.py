@@ -310,7 +310,11 @@ def test_explain_shows_value_inputs_rule_history_and_what_would_change_it() -> I
         assert text in screen
     assert screen.count("learnt") == 2
     assert len(screen.splitlines()) < 40
-    assert sent.explained("ams", "fra")["decided"] == "60 segments"
+    machine = sent.ours().json("explain", sent.own("ams"), sent.own("fra"))["initcwnd"]
+    [decision] = machine["decisions"]
+    assert (decision["initcwnd"], decision["action"]) == (60, "set")
+    assert machine["history"][0] == decision
+    assert len(machine["history"]) == 2
 
 
 @together

@@ -115,5 +115,13 @@ def test_another_policy_is_compared_with_what_was_decided(decided: Home, tmp_pat
     assert "congestion" not in screen
 
 
+def test_rounds_in_which_nothing_was_decided_count(decided: Home) -> None:
+    """Else fewer rounds would seem to have more changes a day."""
+    [alone] = decided.json("replay", "--from", instants.show(ROUND - (ROUNDS + 4) * INTERVAL), "--law", "congestion")[
+        "summary"
+    ]
+    assert (alone["rounds"], alone["decided_rounds"]) == (ROUNDS + 5, ROUNDS)
+
+
 def test_a_span_without_rounds_is_reported(home: Home) -> None:
     assert "no round has its tables" in home.run("replay").stdout

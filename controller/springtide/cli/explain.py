@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from contextlib import suppress
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from pathlib import Path
 
 import click
@@ -24,7 +23,7 @@ from springtide.cli.options import (
 )
 from springtide.cli.output import print_json, print_table, warn
 from springtide.errors import InputError, Problem
-from springtide.fleet import Fleet
+from springtide.fleet import Fleet, destination_problem
 from springtide.jobs.due import bring_audit
 from springtide.laws.base import HISTORY_ROUNDS, Explained
 from springtide.laws.registry import LAWS
@@ -89,6 +88,8 @@ def explain(
             explained = law.explain(opened, fleet, policy, src_pop, destination, moment)
             if explained is not None:
                 found[law.name] = instants.show(moment), explained
+    if not found:
+        warn(f"explain: no law has decided how {src_pop} starts towards {destination}; run `springtide decide`")
     if as_json:
         head = {"src_pop": src_pop, "destination": destination}
         print_json(head | {name: _for_machines(*one) for name, one in found.items()})
@@ -118,24 +119,35 @@ def _print(found: Explained) -> None:
             click.echo(f"  {label:<13} {text}")
     for note in found.notes:
         click.echo(f"  {note}")
-    if found.history:
+    table = found.table or found.history
+    if table:
         click.echo("")
-        columns = [name.replace("_", " ") for name in found.history[0]]
-        rows = [tuple(row.values()) for row in found.history]
+        columns = [name.replace("_", " ") for name in table[0]]
+        rows = [tuple(row.values()) for row in table]
         print_table(columns, rows, title=f"The last {HISTORY_ROUNDS} rounds")
 
 
 def _prefix_of(text: str) -> str:
     """The client prefix that is given, or that has the address."""
-    network = text
-    with suppress(ValueError):
-        address = ip_address(text)
-        network = str(ip_network(f"{address}/{CLIENT_PREFIX_LENGTH[address.version]}", strict=False))
-    prefix = client_prefix(network)
-    if prefix is None:
-        what, fix = f"{text!r} is not a client prefix", f"{WRITE_CLIENT_PREFIX}, or an address in one"
-        raise InputError([Problem("explain", "DESTINATION", what, fix)])
+    try:
+        network = ip_network(text)
+    except ValueError as error:
+        raise _no_prefix(text, str(error)) from None
+    if "/" not in text:
+        address = getattr(network.network_address, "ipv4_mapped", None) or network.network_address
+        network = ip_network(f"{address.__class__(int(address))}/{CLIENT_PREFIX_LENGTH[address.version]}", strict=False)
+    length = CLIENT_PREFIX_LENGTH[network.version]
+    if network.prefixlen != length:
+        raise _no_prefix(text, f"clients are grouped by /{length}")
+    prefix = client_prefix(str(network))
+    if prefix is None or "%" in text:
+        raise _no_prefix(text, destination_problem(network) or "it has a zone")
     return prefix
+
+
+def _no_prefix(text: str, why: str) -> InputError:
+    what, fix = f"{text!r} is not a client prefix: {why}", f"{WRITE_CLIENT_PREFIX}, or an address in one"
+    return InputError([Problem("explain", "DESTINATION", what, fix)])
 
 
 def _require_pop(fleet: Fleet, name: str) -> None:

@@ -68,13 +68,15 @@ class Explained:
     lines: Sequence[tuple[int | None, Sequence[tuple[str, str]]]]
     decisions: Sequence[Mapping[str, object]]
     history: Sequence[Mapping[str, object]]
+    # The history for people, where it is another.
+    table: Sequence[Mapping[str, object]] = ()
     notes: Sequence[str] = ()
     more: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """One round of one law under another policy. Values: windows that are set, or prefixes that use BBR.
+    """One round of one law under another policy. Values: windows or starts that are set, or prefixes that use BBR.
 
     What is recorded is None in a round that was never decided.
     """
@@ -273,6 +275,10 @@ class Law(Protocol):
 
     def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View: ...
 
+    def decides(self, policy: Policy, round_unix_s: int) -> bool:
+        """Whether the policy has it decide in a round."""
+        return True
+
     def shown(self, store: Store, policy: Policy, round_unix_s: int) -> Rows:
         """A round's evidence, whatever the store remembers of earlier rounds."""
         return self.observe(store, policy, round_unix_s)[0]
@@ -286,7 +292,7 @@ class Law(Protocol):
         """These rounds under a policy, each after the one before it."""
         before = self.observe(store, policy, moments[0])[1]
         carry = self.carried(store, policy, moments[0])
-        last_recorded = self.acting(self.read(store, self.latest(store, moments[0] - 1) or 0))
+        last_recorded = self.acting(self.read(store, self.decisions.last_round(store, moments[0])))
         last = last_recorded
         for moment, following in zip(moments, (*moments[1:], moments[-1]), strict=True):
             seen = self.shown(store, policy, moment)
@@ -295,7 +301,7 @@ class Law(Protocol):
             )
             recorded = self.read(store, moment)
             before = carry(decided, moment, following)
-            if not (self.every_round or len(decided) or len(recorded)):
+            if not (self.decides(policy, moment) or len(recorded)):
                 continue
             ours = self.acting(decided)
             theirs = self.acting(recorded) if len(recorded) else None

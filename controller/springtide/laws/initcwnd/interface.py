@@ -119,6 +119,9 @@ class Initcwnd(Law):
             ],
         )
 
+    def shown(self, store: Store, policy: Policy, round_unix_s: int) -> Table:
+        return pair_observations(store, round_unix_s)
+
     def carried(self, store: Store, policy: Policy, since_unix_s: int) -> Callable[[Frame, int, int], Frame]:
         window_s = (policy.initcwnd.duty_window_rounds - 1) * policy.round.interval_s
         memory = rows.duty_memory(store, since_unix_s - window_s, since_unix_s)
@@ -150,7 +153,8 @@ class Initcwnd(Law):
             lines=[(d.ip_version, labelled(d, policy, became(now, held, d.ip_version))) for d in found]
             or [(None, nothing)],
             decisions=[rows.as_dict(d) for d in found],
-            history=[history_row(d, policy) for d in history],
+            history=[rows.as_dict(d) for d in history],
+            table=[history_row(d, policy) for d in history],
             notes=[
                 f"but on {one.edge}, IPv{one.ip_version}: "
                 + ("the kernel's default" if one.initcwnd is None else f"{one.initcwnd} segments")

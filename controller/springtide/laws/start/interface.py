@@ -83,6 +83,9 @@ class Start(Law):
         seen, last = _seen(store, policy, round_unix_s)
         return seen, STARTS.lasting(last)
 
+    def decides(self, policy: Policy, round_unix_s: int) -> bool:
+        return policy.paces(round_unix_s)
+
     def pops(self, seen: Frame, before: Frame) -> set[str]:
         return pops_of(*(_runs(table.columns["src_pop"]).tolist() for table in (seen, before)))
 
