@@ -27,6 +27,8 @@ from bench.calm.start_paths import ROUNDS_PER_DAY, Floats, Paths
 from bench.calm.start_weeks import CHANGES, HARM, SETTLE, START, WATCH, mixed
 from bench.runner import ROOT, Bench, BenchError, Run, progress
 
+# Plays of the law with all rules, which differ by chance only.
+COPIES = 6
 # Tests of the law that need nothing but it.
 TESTS = [
     f"controller/tests/test_start_{name}.py"
@@ -171,7 +173,7 @@ def measure(run: Run) -> None:
     rules = [name for name, _ in _core.rules()][: run.sizes["rules"]]
     kinds = list(KINDS)[-run.sizes["kinds"] :]
     seeds = range(1, run.sizes["seeds"] + 1)
-    plays = [("", copy) for copy in range(run.sizes["copies"])] + [(one, 0) for one in (*rules, *kinds, "fast")]
+    plays = [("", copy) for copy in range(COPIES)] + [(one, 0) for one in (*rules, *kinds, "fast")]
     jobs = [(one, seed, copy) for one, copy in plays for seed in seeds]
     with ProcessPoolExecutor() as pool:
         futures = [
@@ -183,11 +185,10 @@ def measure(run: Run) -> None:
         for (one, *_), future in zip(jobs, futures, strict=True):
             found.setdefault(one, []).append(future.result())
             progress(f"{one or 'all rules'}: {found[one][-1]}")
-    # Of the law with all rules, which differ by chance only.
     copies = [mean(found[""][at : at + len(seeds)]) for at in range(0, len(found[""]), len(seeds))]
     law = mean(copies)
     # Of a difference of one play to the mean of the copies.
-    spread = np.std([_values(one) for one in copies], axis=0, ddof=1) * np.sqrt(1 + 1 / len(copies))
+    spread = np.std([_values(one) for one in copies], axis=0, ddof=1) * np.sqrt(1 + 1 / COPIES)
     noise = Outcome(*map(float, spread))
     of_rules = {rule: _lost(law, mean(found[rule])) for rule in rules}
     of_kinds = {kind: _lost(mean(found["fast"]) if "+" in kind else law, mean(found[kind])) for kind in kinds}
@@ -213,14 +214,7 @@ BENCH = Bench(
     name="rules",
     summary="what each rule of the law of starts and each kind of evidence is worth: without it, simulated",
     measure=measure,
-    sizes={
-        "pairs": (100, 12),
-        "days": (2.0, 0.1),
-        "seeds": (2, 1),
-        "copies": (6, 2),
-        "rules": (100, 1),
-        "kinds": (4, 1),
-    },
+    sizes={"pairs": (100, 12), "days": (2.0, 0.2), "seeds": (2, 1), "rules": (100, 1), "kinds": (4, 1)},
     seconds=1200,
     turns=None,
 )

@@ -22,18 +22,16 @@ from testkit.kafka import read_topic, rows_in
 pytestmark = pytest.mark.root
 
 
-# `make test` has its halves: the books below are of the way from collectors into the store, and in
-# pipeline/tests/test_airflow.py Airflow decides, publishes and pushes by itself, over a step that is killed.
-@pytest.mark.proof
+@pytest.mark.parametrize("hops", [("collector", "broker"), pytest.param(HOPS, marks=pytest.mark.proof)])
 def test_the_whole_chain_loses_nothing_over_a_kill_of_each_hop(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], hops: tuple[str, ...]
 ) -> None:
     out = tmp_path / "chain.json"
-    code = main(["--out", str(out)])
+    code = main(["--out", str(out), "--kill", *hops])
     assert code == 0, capsys.readouterr().err
     books = json.loads(out.read_text())
     assert set(books) == {"polled", "delivered", "duplicates_counted", "dropped", "lost", "kills"}
-    assert books["kills"] == dict.fromkeys(HOPS, 1)
+    assert books["kills"] == dict.fromkeys(hops, 1)
     assert books["lost"] == 0
     assert books["polled"] == books["delivered"] + sum(books["dropped"].values())
     assert books["delivered"] > 0
