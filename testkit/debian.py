@@ -32,7 +32,7 @@ def once(folders: pytest.TempPathFactory, name: str, make: Callable[[Path], obje
     with (base / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
-            # What a failure left is not taken for all of it.
+            # A folder that a failure left half made keeps the other name.
             shutil.rmtree(folder.parent, ignore_errors=True)
             folder.parent.mkdir()
             make(folder.with_name("made"))

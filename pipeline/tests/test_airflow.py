@@ -150,7 +150,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowSite]:
 
 @pytest.fixture(scope="module")
 def fixes() -> dict[str, str]:
-    """What to do where a task fails, as the DAG files say it."""
+    """Advice for a task that failed, by its name, as the DAG files have it."""
     # Not above: Airflow's import takes three seconds of each process that collects tests.
     from springtide_common import FIXES
 

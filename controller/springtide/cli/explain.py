@@ -28,7 +28,7 @@ from springtide.jobs.due import bring_audit
 from springtide.laws.base import HISTORY_ROUNDS, Explained
 from springtide.laws.registry import LAWS
 from springtide.policy import CLIENT_PREFIX_LENGTH
-from springtide.section import WRITE_CLIENT_PREFIX, client_prefix
+from springtide.section import WRITE_CLIENT_PREFIX
 
 
 @click.command()
@@ -128,21 +128,22 @@ def _print(found: Explained) -> None:
 
 
 def _prefix_of(text: str) -> str:
-    """The client prefix that is given, or that has the address."""
+    """Give back the client prefix that is named, or the one that has the address. Raises InputError."""
+    if "%" in text:
+        raise _no_prefix(text, "it has a zone")
     try:
         network = ip_network(text)
     except ValueError as error:
         raise _no_prefix(text, str(error)) from None
     if "/" not in text:
         address = getattr(network.network_address, "ipv4_mapped", None) or network.network_address
-        network = ip_network(f"{address.__class__(int(address))}/{CLIENT_PREFIX_LENGTH[address.version]}", strict=False)
-    length = CLIENT_PREFIX_LENGTH[network.version]
-    if network.prefixlen != length:
-        raise _no_prefix(text, f"clients are grouped by /{length}")
-    prefix = client_prefix(str(network))
-    if prefix is None or "%" in text:
-        raise _no_prefix(text, destination_problem(network) or "it has a zone")
-    return prefix
+        network = ip_network(f"{address}/{CLIENT_PREFIX_LENGTH[address.version]}", strict=False)
+    if network.prefixlen != CLIENT_PREFIX_LENGTH[network.version]:
+        raise _no_prefix(text, f"clients are grouped by /{CLIENT_PREFIX_LENGTH[network.version]}")
+    problem = destination_problem(network)
+    if problem is not None:
+        raise _no_prefix(text, problem)
+    return str(network)
 
 
 def _no_prefix(text: str, why: str) -> InputError:

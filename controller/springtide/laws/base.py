@@ -241,7 +241,7 @@ class Law(Protocol):
     benefit_name: str = ""
     benefit_title: str = ""
     benefit_note: str = ""
-    # Which destinations it explains: "pop", another PoP, or "prefix", a client prefix.
+    # Kinds of destinations that it explains: "pop", another PoP, or "prefix", a client prefix.
     explains: Collection[str] = ()
     caveats: Sequence[str] = ()
 
@@ -276,7 +276,7 @@ class Law(Protocol):
     def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View: ...
 
     def decides(self, policy: Policy, round_unix_s: int) -> bool:
-        """Whether the policy has it decide in a round."""
+        """Tell whether the law decides in a round under this policy."""
         return True
 
     def shown(self, store: Store, policy: Policy, round_unix_s: int) -> Rows:

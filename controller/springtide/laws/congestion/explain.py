@@ -11,7 +11,7 @@ from springtide.policy import CongestionPolicy, Policy
 
 
 def explain(row: Mapping[str, Any] | None, policy: Policy, unranked: Mapping[str, int]) -> list[tuple[str, str]]:
-    """What new connections use, why, the rule that decided, and what would change it: lines, each with its label.
+    """Lines, each with its label: what new connections use, why, the rule that decided, and what would change it.
 
     `row` is a decision as for JSON; None where the prefix was not measured at all. `unranked`: rounds of the window
     that showed it and did not rank it, by why, as congestion_rows.unranked gives them."""

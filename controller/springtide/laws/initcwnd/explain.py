@@ -9,13 +9,11 @@ from functools import partial
 from springtide import _core, instants
 from springtide._core import KERNEL_DEFAULT
 from springtide.laws.initcwnd.decision import RULES, Action, Decision, Reason, is_left_out
-from springtide.laws.initcwnd.edges import read_round
-from springtide.laws.initcwnd.rows import read_pair
+from springtide.laws.initcwnd.edges import EdgeDecision
 from springtide.laws.standing import Held, Standing
 from springtide.laws.switchback import next_on
 from springtide.policy import CLIENT_PREFIX_LENGTH as VERSIONS
 from springtide.policy import Policy
-from springtide.store import Store
 
 DEFAULT = f"the kernel's default of {KERNEL_DEFAULT} segments"
 
@@ -50,24 +48,23 @@ def labelled(decision: Decision, policy: Policy, became: Sequence[tuple[str, str
 
 
 def became(standing: Standing, held: Mapping[int, str], ip_version: int | None = None) -> list[tuple[str, str]]:
-    """Whether the newest publication went out, and what new connections start with now, by IP version; of one of them,
-    or of both."""
+    """Lines that say whether the newest publication went out, and what new connections start with now. `held` is
+    in_force's; `ip_version` None: of both."""
     texts = {text: each for each, text in held.items() if ip_version in (None, each)}
     shown = [text if len(texts) == 1 else f"IPv{each}: {text}" for text, each in texts.items()]
     return [("pushed", standing.pushed), ("in force", "; ".join(shown))]
 
 
-def in_force(store: Store, standing: Standing, policy: Policy, src_pop: str, dst_pop: str) -> dict[int, str]:
-    """What new connections of the source's edges start with now, by IP version: by the rounds of the publications that
-    the edges hold."""
-    rounds = sorted({held.publication.round for held in standing.last.values()})
-    values = {(d.round, d.ip_version): d for each in rounds for d in read_pair(store, src_pop, dst_pop, each, each - 1)}
-    of_edges = {
-        (each, one.edge, one.ip_version): one
-        for each in rounds
-        for one in read_round(store, each)
-        if one.dst_pop == dst_pop
-    }
+def in_force(
+    standing: Standing,
+    policy: Policy,
+    src_pop: str,
+    values: Mapping[tuple[int, int], Decision],
+    of_edges: Mapping[tuple[int, str, int], EdgeDecision],
+) -> dict[int, str]:
+    """Text by IP version: the start of new connections of the source's edges now. `values` are the pair's decisions by
+    round and IP version, `of_edges` its overrides by round, edge and IP version, both of the rounds of the publications
+    that the edges hold. Pure."""
 
     def describe(edge: str, held: Held, ip_version: int) -> str:
         publication = held.publication

@@ -35,7 +35,7 @@ from springtide.laws.initcwnd.decision import Decision, Reason
 from springtide.laws.initcwnd.explain import became, history_row, in_force, labelled, left_out, without_decision
 from springtide.laws.initcwnd.law import PREVIOUS, decide
 from springtide.laws.initcwnd.rows import WINDOWS
-from springtide.laws.standing import standing
+from springtide.laws.standing import Standing, standing
 from springtide.laws.units import keys
 from springtide.metrics import Metric
 from springtide.observe.pairs import pair_observations
@@ -146,7 +146,7 @@ class Initcwnd(Law):
             one for one in edges.read_round(store, round_unix_s) if (one.src_pop, one.dst_pop) == (src_pop, destination)
         ]
         now = standing(store, list(fleet.pops[src_pop].edges), policy, instants.now())
-        held = in_force(store, now, policy, src_pop, destination)
+        held = _in_force(store, now, policy, src_pop, destination)
         nothing = without_decision(src_pop, destination, round_unix_s, self.latest(store, round_unix_s) == round_unix_s)
         nothing[1:1] = became(now, held)
         return Explained(
@@ -227,6 +227,21 @@ class Initcwnd(Law):
 
 
 INITCWND = Initcwnd()
+
+
+def _in_force(store: Store, now: Standing, policy: Policy, src_pop: str, dst_pop: str) -> dict[int, str]:
+    """Text by IP version, from the rounds of the publications that the source's edges hold."""
+    rounds = sorted({held.publication.round for held in now.last.values()})
+    values = {
+        (d.round, d.ip_version): d for each in rounds for d in rows.read_pair(store, src_pop, dst_pop, each, each - 1)
+    }
+    of_edges = {
+        (each, one.edge, one.ip_version): one
+        for each in rounds
+        for one in edges.read_round(store, each)
+        if one.dst_pop == dst_pop
+    }
+    return in_force(now, policy, src_pop, values, of_edges)
 
 
 def contribution(
