@@ -107,6 +107,7 @@ BROKEN: dict[str, tuple[Change, str]] = {
     "made before its round": (lambda d: d.update(created_at=instants.show(NOW - 1)), "created_at: "),
     "made in the future": (lambda d: d.update(created_at=instants.show(NOW + 800)), "is in the future (rule times)"),
     "not an instant": (lambda d: d.update(round="today"), "round: 'today' is not an instant like"),
+    "a leap second": (lambda d: d.update(created_at="2026-01-02T03:05:60Z"), "Z' is not an instant like"),
     "not a round": (lambda d: d.update(round=instants.show(NOW - 7)), "is not a multiple of round.interval_s"),
     "policy version": (lambda d: d.update(policy_version="v1"), "policy_version: 'v1' does not look like"),
 }

@@ -2,14 +2,11 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Seconds since the epoch; None for anything but a whole second in UTC.
+/// Seconds since the epoch; None for anything but what [`show`] writes: fractions and leap seconds are RFC 3339 as well.
 pub fn parse(text: &str) -> Option<i64> {
-    // Fractions are RFC 3339 as well, but no bundle has them.
-    if text.len() != "2026-01-02T03:05:00Z".len() {
-        return None;
-    }
     let moment = humantime::parse_rfc3339(text).ok()?;
-    i64::try_from(moment.duration_since(UNIX_EPOCH).ok()?.as_secs()).ok()
+    let seconds = i64::try_from(moment.duration_since(UNIX_EPOCH).ok()?.as_secs()).ok()?;
+    (show(seconds) == text).then_some(seconds)
 }
 
 /// Writes what [`parse`] reads. A time outside of the years that can be written becomes the nearest one.
@@ -41,5 +38,28 @@ pub mod text {
     /// Those of the writer.
     pub fn serialize<S: Serializer>(seconds: &i64, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&super::show(*seconds))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse, show};
+
+    #[test]
+    fn only_what_is_written_is_read() {
+        assert_eq!(parse("2026-01-02T03:05:00Z"), Some(1_767_323_100));
+        assert_eq!(show(1_767_323_100), "2026-01-02T03:05:00Z");
+        for text in [
+            "2026-01-02T03:05:60Z",
+            "2026-01-02T03:05:00.5Z",
+            "2026-01-02T03:05:00z",
+            "2026-01-02t03:05:00Z",
+            "2026-01-02 03:05:00Z",
+            "2026-02-30T03:05:00Z",
+            "1969-12-31T23:59:59Z",
+            "",
+        ] {
+            assert_eq!(parse(text), None, "{text}");
+        }
     }
 }
