@@ -12,6 +12,8 @@ from testkit.host import LISTEN, Host
 
 # Another address of the peer, which no bundle of a test names.
 BESIDE = "192.168.0.2"
+# What every edge adds to a bundle: records of connections that it does not name, none of those to the host itself.
+OF_EVERY_EDGE = ("0.0.0.0/0", "::/0", "127.0.0.0/8", "::1/128")
 # Of a connection to each address its option, and the octet of a packet with data.
 CONNECT = """
 import json, socket, sys

@@ -157,7 +157,7 @@ def test_it_acts_as_far_as_a_packet(tmp_path: Path) -> None:
     arguments = (tmp_path / "edge", key.with_suffix(".pub"), published / "ams-1.json")
     found = json.loads(worked.run(tree, ENFORCE, *map(str, arguments)))
     assert found["taken"] == [0, ""]
-    assert found["in_map"] == {"10.77.2.0/24": 72}
+    assert found["in_map"] == {"10.77.2.0/24": 72, **dict.fromkeys(marked.OF_EVERY_EDGE, 0)}
     assert found["octets"] == {"10.77.2.1": [72, 72], "192.168.0.2": [0, 0]}
 
 

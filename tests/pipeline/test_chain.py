@@ -44,6 +44,7 @@ def test_the_whole_chain_loses_nothing_over_a_kill_of_each_hop(
     }
 
 
+@pytest.mark.proof
 def test_books_balance_over_a_killed_collector_and_miss_what_is_taken_away(tmp_path: Path) -> None:
     with Lab.up(LAB, f"chain{os.getpid()}") as lab:
         site, senders = Site(tmp_path, lab), Senders(tmp_path, lab)

@@ -91,6 +91,7 @@ def outcome(home: Home, name: str) -> tuple[dict[str, list[dict[str, Any]]], dic
     return tables, {path.name: path.read_bytes() for path in sorted(out.glob("*.json"))}
 
 
+@pytest.mark.proof
 def test_through_kafka_and_through_spools_the_same_windows_are_decided(
     feed: Feed, home: Home, clean: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:

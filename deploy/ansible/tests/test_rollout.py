@@ -241,6 +241,7 @@ def test_one_rollout_at_a_time_and_withdraw_waits_for_none(farm: Farm) -> None:
     assert all(farm.windows().values())
 
 
+@pytest.mark.proof
 def test_edges_are_prepared_and_stay_so(tmp_path: Path) -> None:
     with Farm.made(tmp_path, count=1) as farm:
         prepare(farm)
