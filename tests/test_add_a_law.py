@@ -18,7 +18,7 @@ import pytest
 from springtide import instants
 from springtide.store import open_store
 
-from testkit import worked
+from testkit import marked, worked
 from testkit.edge import make_key
 from testkit.home import FLEET
 
