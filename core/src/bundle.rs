@@ -29,6 +29,10 @@ pub const MAX_RATE: u64 = 10_000_000_000;
 /// Segments of a thousand first flights: five times what one of the default `lift_bytes` has. Edges take one flight for
 /// at most 4096 (edge/bpf), with which none ever brakes.
 pub const MAX_DEFAULT_RESENT: u32 = 200_000;
+/// Milliseconds: below it a host that is busy for a moment would send again what was not lost.
+pub const MIN_HANDSHAKE_TIMEOUT_MS: u32 = 50;
+/// Milliseconds: the kernel's own (TCP_TIMEOUT_INIT, RFC 6298).
+pub const MAX_HANDSHAKE_TIMEOUT_MS: u32 = 1000;
 /// Bytes of an object.
 pub const MAX_OBJECT_BYTES: u64 = 1_000_000_000;
 
@@ -163,6 +167,8 @@ part! {
         optional connection_rate: Option<u64>, within MIN_RATE..=MAX_RATE;
         /// Segments that a thousand first flights with the kernel's default were seen to send again.
         optional default_resent: Option<u32>, within 1..=MAX_DEFAULT_RESENT.into();
+        /// Time without an answer after which a SYN or a SYN-ACK is sent again, milliseconds; without, the kernel's second.
+        optional handshake_timeout_ms: Option<u32>, within MIN_HANDSHAKE_TIMEOUT_MS.into()..=MAX_HANDSHAKE_TIMEOUT_MS.into();
         /// Initial congestion window, segments.
         optional initcwnd: Option<u32>, within 1..=MAX_WINDOW.into();
         /// The destinations, like 10.77.2.0/24 or fd77:2::/48, in its shortest form.
@@ -183,6 +189,7 @@ impl Entry {
             congestion: None,
             connection_rate: None,
             default_resent: None,
+            handshake_timeout_ms: None,
             initcwnd: None,
             prefix,
             receive_window: None,

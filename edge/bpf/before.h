@@ -4,6 +4,7 @@
 
 #include "address.h"
 #include "maps.h"
+#include "share.h"
 #include "socket.h"
 
 /* Whether the bundle of an entry has not expired. */
@@ -13,6 +14,42 @@ static __always_inline int in_force(struct entry *entry)
 	struct settings *common = bpf_map_lookup_elem(&settings, &slot);
 
 	return common && bpf_ktime_get_boot_ns() < common->deadline_ns;
+}
+
+/*
+ * Milliseconds after which its SYN or SYN-ACK is sent again; 0 is the kernel's second. The draw is by the cookie, which a
+ * connection has from its SYN on.
+ */
+static __always_inline __u32 handshake_of(struct bpf_sock_ops *ctx, struct entry *entry, struct settings *common)
+{
+	__u64 cookie;
+
+	if (!entry->handshake_ms)
+		return 0;
+	cookie = bpf_get_socket_cookie(ctx);
+	return within(mixed(~cookie ^ common->seed), HANDSHAKE_CONTROL) ? 0 : entry->handshake_ms;
+}
+
+/*
+ * A SYN or a SYN-ACK is about to leave; the latter has no socket of its own yet. The kernel asks for ticks; its timers end up to
+ * one early.
+ */
+static __always_inline void hurry(struct bpf_sock_ops *ctx)
+{
+	struct prefix prefix;
+	struct entry *entry = find(ctx, &prefix);
+	struct settings *common;
+	__u32 slot, ms;
+
+	if (!entry || entry->flags || draining())
+		return;
+	slot = entry->slot;
+	common = bpf_map_lookup_elem(&settings, &slot);
+	if (!common || bpf_ktime_get_boot_ns() >= common->deadline_ns || is_left_alone(ctx, slot))
+		return;
+	ms = handshake_of(ctx, entry, common);
+	if (ms)
+		ctx->reply = ((__u64)ms * common->hz + 999) / 1000 + 1;
 }
 
 /* A socket may be used again, for another destination: nothing of its last connection acts on the next. */

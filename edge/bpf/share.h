@@ -20,6 +20,11 @@ static __always_inline __u32 mixed(__u64 value)
 	return value >> 32;
 }
 
+static __always_inline int within(__u32 random, __u32 permille)
+{
+	return ((__u64)random * 1000) >> 32 < permille;
+}
+
 /*
  * A share of the entry's rate: between three and five quarters of an equal one, another in each round trip, because those
  * that start together would otherwise send at the same moments, all of them, more than a short queue holds. (The kernel

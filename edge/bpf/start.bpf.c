@@ -21,11 +21,6 @@
 #include "socket.h"
 #include "train.h"
 
-static __always_inline int within(__u32 random, __u32 permille)
-{
-	return ((__u64)random * 1000) >> 32 < permille;
-}
-
 static __always_inline void switch_algorithm(struct bpf_sock_ops *ctx, struct start *start, struct state *state)
 {
 	int refused = bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, start->algorithm, ALGORITHM_NAME);
@@ -83,6 +78,7 @@ static __always_inline void fill(struct bpf_sock_ops *ctx, struct bpf_sock *sk, 
 	start->brake_permille = common->brake_permille;
 	start->brake_connections = common->brake_connections;
 	start->half_life_ns = common->half_life_ns;
+	start->handshake_ms = handshake_of(ctx, entry, common);
 	if (algorithm > 0 && algorithm <= ALGORITHMS) {
 		start->from_bytes = entry->from_bytes;
 		__builtin_memcpy(start->algorithm, common->algorithms[(algorithm - 1) % ALGORITHMS], ALGORITHM_NAME);
@@ -363,6 +359,9 @@ int springtide(struct bpf_sock_ops *ctx)
 	switch (ctx->op) {
 	case BPF_SOCK_OPS_RWND_INIT:
 		announce(ctx);
+		break;
+	case BPF_SOCK_OPS_TIMEOUT_INIT:
+		hurry(ctx);
 		break;
 	case BPF_SOCK_OPS_TCP_CONNECT_CB:
 		forget(ctx);

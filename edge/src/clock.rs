@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{ClockId, clock_getres, clock_gettime};
 
 /// Wall clock and time since boot in seconds, and which boot.
 #[derive(Clone, Debug)]
@@ -79,6 +79,12 @@ pub(crate) fn boot_ns() -> u64 {
 /// CLOCK_MONOTONIC in nanoseconds: it stands still while the host sleeps.
 pub(crate) fn monotonic_ns() -> u64 {
     nanoseconds(ClockId::Monotonic)
+}
+
+/// Ticks of the kernel's timers in a second (CONFIG_HZ): its coarse clock goes on with each.
+pub(crate) fn hz() -> u32 {
+    let tick_ns = clock_getres(ClockId::MonotonicCoarse).tv_nsec.max(1);
+    u32::try_from(1_000_000_000 / tick_ns).unwrap_or(0)
 }
 
 fn nanoseconds(clock: ClockId) -> u64 {

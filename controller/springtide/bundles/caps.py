@@ -39,9 +39,13 @@ class Values:
 
 
 NO_VALUES = Values()
-# Fields of an entry that are compared by a rule of their own; `prefix` is a start's key.
+# Fields of an entry that are compared by a rule of their own; `prefix` is a start's key. How long a handshake waits is
+# no start, and no value within its bounds is a risk.
 _NAMED = frozenset(
-    ("prefix", "initcwnd", "start_rate", "connection_rate", "trial", "default_resent", "receive_window", "congestion")
+    (
+        *("prefix", "initcwnd", "start_rate", "connection_rate", "trial", "default_resent", "receive_window"),
+        *("congestion", "handshake_timeout_ms"),
+    )
 )
 
 

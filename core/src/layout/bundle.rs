@@ -16,6 +16,10 @@ pub const ALGORITHM_NAME: usize = 16;
 /// Ports and networks of this host whose connections are left alone, of a bundle.
 pub const OWN_SIDES: usize = 64;
 
+/// Connections of a thousand that keep the kernel's timeout of the handshake: beside them it shows what ours sends again in
+/// vain.
+pub const HANDSHAKE_CONTROL: u32 = 100;
+
 /// Bytes/s: above it 4 bytes of SO_MAX_PACING_RATE mean no cap.
 const LARGEST_RATE: u64 = u32::MAX as u64 - 1;
 
@@ -58,8 +62,10 @@ pub struct Entry {
     pub slot: u8,
     /// Segments that a first flight of the default sends again, in 1/16; 0 is not known.
     pub default_resent: u16,
+    /// Time after which a SYN or a SYN-ACK is sent again, milliseconds; 0 is the kernel's.
+    pub handshake_ms: u16,
     /// Zeros.
-    pub padding: [u8; 4],
+    pub padding: [u8; 2],
 }
 
 impl Entry {
@@ -80,6 +86,9 @@ impl Entry {
                 u16::try_from(one.permille.min(1000)).unwrap_or(1000)
             }),
             default_resent: resent_of(entry.default_resent),
+            handshake_ms: entry
+                .handshake_timeout_ms
+                .map_or(0, |ms| u16::try_from(ms).unwrap_or(0)),
             ..Self::default()
         }
     }
@@ -120,8 +129,8 @@ pub struct Settings {
     pub brake_connections: u32,
     /// Share of connections that leave a record, in 1/1000.
     pub record_permille: u32,
-    /// Zero.
-    pub padding: u32,
+    /// Ticks of the kernel's timers in a second (CONFIG_HZ).
+    pub hz: u32,
     /// Names, each with zeros at its end.
     pub algorithms: [[u8; ALGORITHM_NAME]; ALGORITHMS],
 }

@@ -133,8 +133,10 @@ pub struct Start {
     pub train_over: u32,
     /// data_segs_out when [`first_resent`](Self::first_resent) was read: both of the same flights.
     pub first_segments: u32,
+    /// Timeout of its handshake, milliseconds; 0 is the kernel's.
+    pub handshake_ms: u16,
     /// Zero.
-    pub padding: u32,
+    pub padding: u16,
 }
 
 /// A connection's first flights, written as it closes. Times in microseconds since it was established, 0 never. The
@@ -209,6 +211,10 @@ pub struct Record {
     pub flags: u8,
     /// [`LAYOUT`](super::LAYOUT).
     pub layout: u8,
+    /// Copy of [`Start::handshake_ms`].
+    pub handshake_ms: u16,
+    /// SYNs or SYN-ACKs of this host that were sent again.
+    pub handshake_resent: u8,
     /// Zero.
-    pub padding: u32,
+    pub padding: u8,
 }

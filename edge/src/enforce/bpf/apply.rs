@@ -66,6 +66,7 @@ pub fn apply(bundle: &Bundle, places: &Places) -> Result<Applied> {
         Moment {
             now: clock::second().0,
             boot_ns: 0,
+            hz: 0,
             generation: 0,
             slot: 0,
         },
@@ -81,6 +82,7 @@ pub fn apply(bundle: &Bundle, places: &Places) -> Result<Applied> {
     let moment = Moment {
         now,
         boot_ns,
+        hz: clock::hz(),
         generation: before.generation + 1,
         slot: (0..SLOTS)
             .find(|slot| ![before.slot, before.pending].contains(slot))

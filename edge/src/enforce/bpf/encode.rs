@@ -32,6 +32,8 @@ pub(super) struct Moment {
     pub(super) now: i64,
     /// CLOCK_BOOTTIME at that second's beginning.
     pub(super) boot_ns: u64,
+    /// Ticks of the kernel's timers in a second.
+    pub(super) hz: u32,
     pub(super) generation: u64,
     pub(super) slot: u32,
 }
@@ -162,7 +164,7 @@ fn settings_of(bundle: &Bundle, moment: Moment, algorithms: &BTreeMap<&str, u8>)
         brake_permille: enforce.brake.map_or(0, |brake| brake.lost_permille),
         brake_connections: enforce.brake.map_or(0, |brake| brake.connections.max(1)),
         record_permille: enforce.record_permille.unwrap_or(0),
-        padding: 0,
+        hz: moment.hz,
         algorithms: names,
     }
 }
@@ -209,6 +211,7 @@ mod tests {
     const MOMENT: Moment = Moment {
         now: 1000,
         boot_ns: 5,
+        hz: 250,
         generation: 3,
         slot: 2,
     };

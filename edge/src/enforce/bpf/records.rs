@@ -55,6 +55,10 @@ pub struct Record {
     pub segments: u32,
     /// Round trip of the handshake.
     pub handshake_us: u32,
+    /// Timeout of the handshake, milliseconds; None is the kernel's.
+    pub handshake_timeout_ms: Option<u16>,
+    /// SYNs or SYN-ACKs of this host that were sent again.
+    pub handshake_resent: u8,
     /// Least round trip.
     pub min_rtt_us: u32,
     /// First data acknowledged.
@@ -107,6 +111,8 @@ impl From<&layout::Record> for Record {
             resent: raw.resent,
             segments: raw.segments,
             handshake_us: raw.handshake_us,
+            handshake_timeout_ms: (raw.handshake_ms > 0).then_some(raw.handshake_ms),
+            handshake_resent: raw.handshake_resent,
             min_rtt_us: raw.min_rtt_us,
             first_us: happened(raw.first_us),
             acked_10k_us: happened(raw.acked_10k_us),
