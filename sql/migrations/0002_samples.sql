@@ -200,6 +200,10 @@ create table if not exists tcp_samples$local$on_cluster (
     train_time Nullable(UInt32) codec (ZSTD(1)),
     -- Segments with data that were sent in the first flights, retransmitted ones included.
     first_flight_segs Nullable(UInt32) codec (ZSTD(1)),
+    -- The timeout of its handshake; 0 is the kernel's, a second.
+    handshake_timeout_ms Nullable(UInt16) codec (ZSTD(1)),
+    -- SYNs or SYN-ACKs of the host that were sent again; 255 for as many and more.
+    handshake_retrans Nullable(UInt8) codec (ZSTD(1)),
 
     -- From here on derived at insert, the same for whoever inserts: the view on Kafka, `springtide ingest`, a
     -- collector that writes here itself.

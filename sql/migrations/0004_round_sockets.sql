@@ -259,7 +259,11 @@ create table if not exists rollup_flights$on_cluster (
     cap_lifted_us Nullable(UInt64) codec (ZSTD(1)),
     lived_us Nullable(UInt64) codec (ZSTD(1)),
     -- How fast its first segments were delivered; 0 is unknown.
-    train_bytes_per_s UInt64 default 0 codec (ZSTD(1))
+    train_bytes_per_s UInt64 default 0 codec (ZSTD(1)),
+    -- The timeout of its handshake, milliseconds; 0 is the kernel's.
+    handshake_timeout_ms UInt16 default 0 codec (ZSTD(1)),
+    -- SYNs or SYN-ACKs of the host that were sent again.
+    handshake_resent UInt8 default 0 codec (ZSTD(1))
 )
 engine = ${replicated}MergeTree$replica
 partition by toYYYYMMDD(round)

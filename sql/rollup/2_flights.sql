@@ -39,7 +39,9 @@ with records as (
                         total_retrans - least(total_retrans, coalesce(first_flight_retrans, 0))
                     ),
                     0
-                )
+                ),
+                coalesce(handshake_timeout_ms, 0),
+                coalesce(handshake_retrans, 0)
             ),
             time_unix_us
         ) as started,
@@ -209,6 +211,8 @@ select
         tupleElement(times, 8) > 0,
         intDiv(toUInt64(tupleElement(times, 7)) * 1000000, greatest(tupleElement(times, 8), 500)),
         0
-    ) as train_bytes_per_s
+    ) as train_bytes_per_s,
+    tupleElement(started, 15) as handshake_timeout_ms,
+    tupleElement(started, 16) as handshake_resent
 from given
 settings prefer_column_name_to_alias = 1, max_bytes_before_external_group_by = 4000000000

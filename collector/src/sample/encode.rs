@@ -189,6 +189,8 @@ impl Encoder {
             row.varint::<181>(record.train_us);
         }
         row.varint::<182>(record.first_segments);
+        row.varint::<183>(u32::from(record.handshake_ms));
+        row.varint::<184>(u32::from(record.handshake_resent));
         row.len()
     }
 
@@ -327,6 +329,6 @@ fn cut(text: &str, limit: usize) -> &str {
 const TIME_PLACEHOLDER: u64 = 1 << 55;
 
 const _: () = assert!(
-    fields::by_hand::FIELDS.len() == 13 && fields::flight::FIELDS.len() == 13,
+    fields::by_hand::FIELDS.len() == 13 && fields::flight::FIELDS.len() == 15,
     "a field added by hand must be encoded by hand"
 );

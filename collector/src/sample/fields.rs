@@ -139,6 +139,8 @@ by_hand! {
         train_bytes: 180, "uint32", u32::LIMIT;
         train_time: 181, "uint32", u32::LIMIT;
         first_flight_segs: 182, "uint32", u32::LIMIT;
+        handshake_timeout_ms: 183, "uint32", u32::LIMIT;
+        handshake_retrans: 184, "uint32", u32::LIMIT;
     }
 }
 

@@ -643,9 +643,9 @@ fn a_storage_that_the_program_has_not_filled_is_unknown() {
     }
 }
 
-#[test]
-fn what_a_record_has_stands_in_its_row() {
-    let record = Record {
+/// A record in which everything happened.
+fn whole_record() -> Record {
+    Record {
         cookie: 77,
         round: 1_767_312_300,
         acked_bytes: 250_000,
@@ -667,11 +667,18 @@ fn what_a_record_has_stands_in_its_row() {
         train_bytes: 13_032,
         train_us: 2_100,
         first_segments: 72,
+        handshake_ms: 250,
+        handshake_resent: 1,
         arm: 1,
         step: 2,
         layout: LAYOUT,
         ..Record::default()
-    };
+    }
+}
+
+#[test]
+fn what_a_record_has_stands_in_its_row() {
+    let record = whole_record();
     let flight = Flight::parse(record.as_bytes()).unwrap();
     let encoder = Encoder::new(&identity(), 1, SampleKind::FirstFlight, AccEcn::Unknown);
     let mut slot = [0; SLOT];
@@ -700,6 +707,8 @@ fn what_a_record_has_stands_in_its_row() {
         train_bytes: Some(13_032),
         train_time: Some(2_100),
         first_flight_segs: Some(72),
+        handshake_timeout_ms: Some(250),
+        handshake_retrans: Some(1),
         ..found.clone()
     };
     assert_eq!((found.cookie, &found), (77, &expected));
