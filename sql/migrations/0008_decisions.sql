@@ -11,7 +11,8 @@
 create table if not exists path_decisions$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     -- By the law's name. start: how fast and how wide connections start on edges that pace. initcwnd: with which window
-    -- they start on edges that only have routes. congestion: which client prefixes use BBR.
+    -- they start on edges that only have routes. congestion: which client prefixes use BBR. recovery: how soon a lost
+    -- SYN or SYN-ACK is sent again.
     part LowCardinality(String),
     src_pop LowCardinality(String),
     -- The other PoP's name, or a client prefix as text: 203.0.113.0/24, 2001:db8:1200::/56.
@@ -194,6 +195,16 @@ create table if not exists path_decisions$on_cluster (
     -- lossy.
     trial_young UInt32 codec (T64, LZ4),
     trial_young_lossy UInt32 codec (T64, LZ4),
+
+    -- The part recovery: the time after which a lost SYN or SYN-ACK is sent again, 0 is the kernel's. Of the last rounds a
+    -- high quantile of handshakes' round trips; handshakes with the path's timeout and those with the kernel's beside
+    -- them, and how many of each were sent again.
+    handshake_timeout_ms UInt16 codec (T64, LZ4),
+    handshake_rtt_us Nullable(Float64) codec (LZ4),
+    treated UInt32 codec (T64, LZ4),
+    treated_resent UInt32 codec (T64, LZ4),
+    control UInt32 codec (T64, LZ4),
+    control_resent UInt32 codec (T64, LZ4),
 
     -- The part congestion.
     -- The algorithm of new connections: bbr, or default for the kernel's.

@@ -7,6 +7,7 @@ use springtide_core::gain::Path;
 use springtide_core::step::columns::{Column, ColumnMut, Columns, Form};
 use springtide_core::step::congestion::Algorithms;
 use springtide_core::step::initcwnd::{Initcwnd, Windows};
+use springtide_core::step::recovery::Handshakes;
 use springtide_core::step::start::{self, Rule, Seen, Start, Starts};
 use springtide_core::step::{self, Left, Part};
 
@@ -178,6 +179,10 @@ macro_rules! of_part {
             }
             "congestion" => {
                 type $part = Algorithms;
+                Ok($of)
+            }
+            "recovery" => {
+                type $part = Handshakes;
                 Ok($of)
             }
             name => Err(PyValueError::new_err(format!(

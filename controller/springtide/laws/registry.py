@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from springtide.laws.base import Law
 from springtide.laws.congestion.interface import CONGESTION
 from springtide.laws.initcwnd.interface import INITCWND
+from springtide.laws.recovery.interface import RECOVERY
 from springtide.laws.start.interface import START
 from springtide.metrics import METRICS as COMMON_METRICS
 from springtide.metrics import Metric
 
-LAWS: tuple[Law, ...] = (INITCWND, CONGESTION, START)
+LAWS: tuple[Law, ...] = (INITCWND, CONGESTION, START, RECOVERY)
 # The newest round that it decided is the one that is published; the others' newest decisions go with it.
 LEADING: Law = INITCWND
 BY_NAME = {law.name: law for law in LAWS}

@@ -16,7 +16,7 @@ from springtide.policy import Policy
 
 Forms = list[tuple[str, str]]
 # Part of a path's decision, by its law's name.
-Part = Literal["initcwnd", "congestion", "start"]
+Part = Literal["initcwnd", "congestion", "start", "recovery"]
 
 
 def forms(part: Part, table: Literal["seen", "state", "decided", "override"]) -> Forms:

@@ -16,6 +16,7 @@ from springtide.laws.damping import DampingPolicy
 from springtide.laws.holdout import HoldoutPolicy
 from springtide.laws.initcwnd import policy as of_initcwnd
 from springtide.laws.initcwnd.policy import InitcwndPolicy, Override
+from springtide.laws.recovery.policy import RecoveryPolicy
 from springtide.laws.start import policy as of_start
 from springtide.laws.start.policy import StartOverride, StartPolicy
 from springtide.laws.switchback import ExperimentPolicy
@@ -48,6 +49,7 @@ class Policy(Section):
     congestion_overrides: list[CongestionOverride] = items(CongestionOverride.commented())
     start: StartPolicy = StartPolicy()
     start_overrides: list[StartOverride] = items(StartOverride.commented())
+    recovery: RecoveryPolicy = RecoveryPolicy()
     bundle: BundlePolicy = BundlePolicy()
     enforce: EnforcePolicy = EnforcePolicy()
     enforce_overrides: list[EnforceOverride] = items(EnforceOverride.commented())
@@ -101,6 +103,7 @@ def contradictions(document: Document, policy: Policy) -> Iterator[Problem]:
         # An edge may use a value until its bundle expires: a fresh decision must outlive the bundle that carries it.
         (("bundle", "ttl_s"), policy.bundle.ttl_s, ("initcwnd", "ttl_s"), policy.initcwnd.ttl_s),
         (("bundle", "ttl_s"), policy.bundle.ttl_s, ("start", "ttl_s"), policy.start.ttl_s),
+        (("bundle", "ttl_s"), policy.bundle.ttl_s, ("recovery", "ttl_s"), policy.recovery.ttl_s),
         # Otherwise every route would vanish before the next round could renew it.
         (("round", "interval_s"), interval_s, ("bundle", "ttl_s"), policy.bundle.ttl_s),
         # Each tier is made of the one before it.

@@ -4,7 +4,8 @@
 //!
 //! - [`start`]: the rate and window with which edges that pace start connections;
 //! - [`initcwnd`]: the window for edges that only have routes;
-//! - [`congestion`]: BBR or the kernel's default for a client prefix.
+//! - [`congestion`]: BBR or the kernel's default for a client prefix;
+//! - [`recovery`]: how long a lost SYN or SYN-ACK waits.
 //!
 //! Each part is a pure function of what the rounds before left of the path, what this round showed, and the policy. A part
 //! names the columns that it reads and writes ([`Part`]); [`Paths`] are a round's rows.
@@ -14,6 +15,7 @@ pub mod columns;
 pub mod congestion;
 mod damping;
 pub mod initcwnd;
+pub mod recovery;
 mod round;
 pub mod start;
 mod words;

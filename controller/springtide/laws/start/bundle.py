@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from springtide._core import KERNEL_DEFAULT, MAX_DEFAULT_RESENT, MAX_RATE, MIN_RATE, USUAL_MSS, brakes
-from springtide.fleet import Fleet, Prefix, parse_prefix
+from springtide.fleet import Fleet
 from springtide.frame import Frame
 from springtide.laws.columns import Table
+from springtide.laws.destinations import Owned, prefixes
 from springtide.laws.entry import Part
 from springtide.laws.holdout import held_out_edges
 from springtide.laws.start.gain import gain_us, transfer_us
@@ -68,7 +69,7 @@ def entries(
     """
     found: dict[str, list[Part]] = {edge: [] for edge in fleet.edges()}
     left_out: list[str] = []
-    owned, held_out = _Owned(fleet), held_out_edges(fleet, policy.holdout)
+    owned, held_out = Owned(fleet), held_out_edges(fleet, policy.holdout)
     # A PoP's rows are all that is in memory at once.
     for name, own in groupby(rows, key=lambda row: row["src_pop"]):
         decided, of_clients = [], set()
@@ -89,37 +90,17 @@ def entries(
                 found[edge] += (
                     entry
                     for row, untreated, default_resent in decided
-                    for prefix in _prefixes(fleet, row)
+                    for prefix in prefixes(fleet, row["destination"], row["ip_version"])
                     if prefix == row["destination"] or prefix not in of_clients
                     for entry in _entry(prefix, row, _part(parts, row, edge, len(edges)), untreated, default_resent)
                 )
     return found, left_out
 
 
-def _acts(policy: Policy, round_unix_s: int, row: Row, owned: _Owned) -> bool:
+def _acts(policy: Policy, round_unix_s: int, row: Row, owned: Owned) -> bool:
     if not row["window"] and not row["trial_permille"]:
         return False
     return bool(row["overridden"]) or (row["destination"] not in owned and not is_off(policy, round_unix_s, row))
-
-
-class _Owned:
-    """Client prefixes that are, or are in, a prefix of the fleet."""
-
-    def __init__(self, fleet: Fleet) -> None:
-        self._prefixes = {self._begin(one, one.prefixlen) for one, _ in fleet.prefixes()}
-        self._lengths = {(one.version, one.prefixlen) for one, _ in fleet.prefixes()}
-
-    def __contains__(self, destination: str) -> bool:
-        prefix = parse_prefix(destination) if "/" in destination else None
-        return prefix is not None and any(
-            self._begin(prefix, length) in self._prefixes
-            for version, length in self._lengths
-            if version == prefix.version and length <= prefix.prefixlen
-        )
-
-    @staticmethod
-    def _begin(prefix: Prefix, length: int) -> tuple[int, int, int]:
-        return prefix.version, length, int(prefix.network_address) >> (prefix.max_prefixlen - length)
 
 
 def is_off(policy: Policy, round_unix_s: int, row: Row) -> bool:
@@ -128,13 +109,6 @@ def is_off(policy: Policy, round_unix_s: int, row: Row) -> bool:
         return False
     why = turn(policy.experiment, policy.round.interval_s, row["src_pop"], row["destination"], round_unix_s).why
     return why == "disable_test" or (why == "switchback" and "/" not in row["destination"])
-
-
-def _prefixes(fleet: Fleet, row: Row) -> list[str]:
-    if "/" in row["destination"]:
-        return [row["destination"]]
-    pop = fleet.pops.get(row["destination"])
-    return [] if pop is None else [str(one) for one in pop.prefixes if one.version == row["ip_version"]]
 
 
 def _part(parts: Parts, row: Row, edge: str, edges: int) -> float:

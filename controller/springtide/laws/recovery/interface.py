@@ -1,0 +1,163 @@
+"""The law of recovery as the rest of Springtide meets it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+import numpy as np
+
+from springtide import _core
+from springtide.fleet import Fleet
+from springtide.frame import Frame
+from springtide.laws.base import (
+    HISTORY_ROUNDS,
+    Clock,
+    Contribution,
+    Explained,
+    Law,
+    Newest,
+    Outcome,
+    State,
+    Step,
+    Values,
+    View,
+    pops_of,
+)
+from springtide.laws.destinations import Owned, prefixes
+from springtide.laws.entry import Part
+from springtide.laws.holdout import held_out_edges
+from springtide.laws.recovery.law import DECIDED, OBSERVED, PREVIOUS, decide, lasts
+from springtide.laws.rows import Decisions
+from springtide.laws.units import keys
+from springtide.policy import Policy
+from springtide.store import Row, Store
+from springtide.store.files import sql
+
+HANDSHAKES = Decisions.of_core("recovery", DECIDED, PREVIOUS, lasts)
+_RULES = dict(_core.reasons("recovery"))
+_KERNELS = "the kernel's second"
+
+
+class Recovery(Law):
+    name = "recovery"
+    decisions = HANDSHAKES
+    title = "How soon a lost SYN or SYN-ACK is sent again"
+    help = """Decide how soon a lost SYN or SYN-ACK is sent again, for one round: by the round trips of the path's
+    earlier handshakes, instead of the kernel's second.
+
+    For edges that enforce by bpf, and only with recovery: {handshake: true}. One connection in ten keeps the second, so
+    that what is sent again in vain is seen. Decide rounds in their order: each remembers the one before.
+    """
+    units = "pairs and prefixes"
+    acts = "handshake_timeout_ms > 0"
+    explains = ("pop", "prefix")
+    # Where it is off, or no edge enforces by bpf, there is nothing to decide.
+    every_round = False
+
+    def decides(self, policy: Policy, round_unix_s: int) -> bool:
+        return policy.recovery.handshake and policy.paces(round_unix_s)
+
+    def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Frame, Frame]:
+        if not self.decides(policy, round_unix_s):
+            return Frame.empty(0, OBSERVED), Frame.empty(0, PREVIOUS)
+        law = policy.recovery
+        window = {
+            "round_s": round_unix_s,
+            "since_s": round_unix_s - law.window_rounds * policy.round.interval_s,
+            "min_connections": law.min_connections,
+        }
+        return store.frame(sql("recovery/evidence"), OBSERVED, window), HANDSHAKES.left(store, round_unix_s)
+
+    def pops(self, seen: Frame, before: Frame) -> set[str]:
+        return pops_of(seen["src_pop"].tolist(), before["src_pop"].tolist())
+
+    def decide(self, now: int, policy: Policy, seen: Frame, before: Frame, frozen: Collection[str]) -> Frame:
+        found = decide(now, policy, seen, before, frozen)
+        return found if self.decides(policy, now) else found[:0]
+
+    def acting(self, decided: Frame) -> Values:
+        chosen = decided[decided["handshake_timeout_ms"] > 0]
+        return dict(zip(keys(chosen).tolist(), chosen["handshake_timeout_ms"].tolist(), strict=True))
+
+    def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View:
+        listed = list(HANDSHAKES.rows(outcome.decided))
+        counts = Counter((row["src_pop"], row["action"], row["reason"]) for row in listed)
+        return View(
+            decisions=[{"round": outcome.round, **HANDSHAKES.as_dict(row)} for row in listed],
+            columns=["from", "action", "reason", self.units],
+            rows=[(*key, count) for key, count in sorted(counts.items())],
+            summary=f"{len(self.acting(outcome.decided))} have a timeout of their own",
+            gauges={},
+        )
+
+    def explain(
+        self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, round_unix_s: int
+    ) -> Explained | None:
+        if not self.decides(policy, round_unix_s):
+            return None
+        since = round_unix_s - HISTORY_ROUNDS * policy.round.interval_s
+        rows = list(HANDSHAKES.rows(HANDSHAKES.read(store, since, round_unix_s, (src_pop, destination))))
+        found = [row for row in rows if row["round"] == round_unix_s]
+        few = f"fewer than {policy.recovery.min_connections} handshakes were seen"
+        nothing = [("handshake", f"a lost SYN or SYN-ACK is sent again after {_KERNELS}: {few}")]
+        history = [HANDSHAKES.as_dict(row) for row in rows]
+        shown = ("round", "ip_version", "action", "reason", "handshake_timeout_ms", "connections", "handshake_rtt_us")
+        return Explained(
+            lines=[(row["ip_version"], _lines(row)) for row in found] or [(None, nothing)],
+            decisions=[HANDSHAKES.as_dict(row) for row in found],
+            history=history,
+            table=[{name: row[name] for name in shown} for row in history],
+        )
+
+    def decided_step(self, newest: Newest | None, clock: Clock) -> Step:
+        if newest is None:
+            return Step(self.name, State.NOTE, "off, or nothing was decided yet")
+        return super().decided_step(newest, clock)
+
+    def contribute(
+        self, store: Store, fleet: Fleet, policy: Policy, round_unix_s: int, expires_unix_s: int
+    ) -> Contribution:
+        if not self.decides(policy, round_unix_s):
+            return Contribution()
+        # A round without this law keeps what the last one decided, for as long as a bundle may live.
+        newest = HANDSHAKES.last_round(store, round_unix_s + 1, policy.bundle.ttl_s)
+        decided = HANDSHAKES.read_round(store, newest)
+        chosen = decided[decided["handshake_timeout_ms"] > 0]
+        busiest = chosen[np.argsort(-chosen["connections"].astype(np.int64), kind="stable")]
+        owned, held_out = Owned(fleet), held_out_edges(fleet, policy.holdout)
+        entries: dict[str, list[Part]] = {edge: [] for edge in fleet.edges()}
+        left_out = []
+        for row in HANDSHAKES.rows(busiest):
+            if (row["expires_at"] or 0) < expires_unix_s:
+                left_out.append(f"{row['src_pop']} to {row['destination']} (IPv{row['ip_version']})")
+                continue
+            name = row["src_pop"]
+            if row["destination"] in owned or name not in fleet.pops:
+                continue
+            own = [
+                Part(prefix=prefix, handshake_timeout_ms=row["handshake_timeout_ms"])
+                for prefix in prefixes(fleet, row["destination"], row["ip_version"])
+            ]
+            for edge in fleet.pops[name].edges:
+                if policy.enforce_of(edge, name, round_unix_s).by == "bpf" and edge not in held_out:
+                    entries[edge] += own
+        return Contribution(entries, "bpf", left_out)
+
+
+def _lines(row: Row) -> list[tuple[str, str]]:
+    after = row["handshake_timeout_ms"]
+    lines = [
+        ("handshake", f"a lost SYN or SYN-ACK is sent again after {f'{after} ms' if after else _KERNELS}"),
+        ("because", f"{row['reason']}: {_RULES[row['reason']]}"),
+    ]
+    if row["connections"]:
+        rtt_ms = row["handshake_rtt_us"] / 1000
+        lines.append(("seen", f"{row['connections']:,} handshakes, of which 99 % took up to {rtt_ms:.0f} ms"))
+    if row["treated"]:
+        again = f"{row['treated_resent']:,} of {row['treated']:,} with the path's timeout"
+        lines.append(("sent again", f"{again}; {row['control_resent']:,} of {row['control']:,} with the kernel's"))
+    return lines
+
+
+RECOVERY = Recovery()

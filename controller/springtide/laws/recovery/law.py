@@ -1,0 +1,45 @@
+"""The timeout of each path's handshakes: a round of the step that springtide-core makes (core/src/step/recovery). Here
+rows become columns for it, and what it decides becomes rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from springtide.frame import Frame
+from springtide.laws.columns import Bits, taken_at
+from springtide.laws.step import Rows, as_json, forms, step
+from springtide.laws.units import UNIT_KEY, placed
+from springtide.policy import Policy
+
+SEEN, STATE = forms("recovery", "seen"), forms("recovery", "state")
+# What the rounds up to this one showed of a path, and what the decisions before it left; `round` is theirs.
+OBSERVED = np.dtype([*UNIT_KEY, *SEEN])
+PREVIOUS = np.dtype([*UNIT_KEY, *STATE, ("round", "<u4")])
+# The rows of path_decisions without what a round has in common.
+DECIDED = np.dtype([*UNIT_KEY, *forms("recovery", "decided"), *STATE, *SEEN])
+_UNSEEN = np.array([(b"", b"", 0, 0, np.nan, 0, 0, 0, 0)], OBSERVED)[0]
+_OVERRIDE = np.dtype([*UNIT_KEY, *forms("recovery", "override")])
+
+
+def decide(now: int, policy: Policy, observed: Frame, last: Frame, frozen: Collection[str] = ()) -> Frame:
+    """The round's DECIDED rows of OBSERVED and PREVIOUS rows, sorted by path: every path that has a row in one of them.
+
+    `now` is the round. Of PoPs that are `frozen` too little of the round arrived to be trusted.
+    """
+    paths, (at_seen, at_last) = placed(observed, last)
+    shown = taken_at(observed, [name for name, _ in SEEN], at_seen, _UNSEEN)
+    own = {name: paths.columns[name] for name, _ in UNIT_KEY} | shown
+    decided = Frame(DECIDED, {**Frame.empty(len(paths), DECIDED).columns, **own})
+    nobody = Rows(Frame.empty(0, _OVERRIDE), np.full(len(paths), -1))
+    tables = Rows(observed, at_seen), Rows(last, at_last), nobody
+    is_frozen = np.isin(paths["src_pop"], np.array(sorted(frozen), "S64"))
+    step("recovery", now, as_json(policy, ("recovery",)), tables, is_frozen, decided)
+    return decided
+
+
+def lasts(decided: Frame) -> Bits:
+    """Find the decisions that leave anything for the next round."""
+    found: Bits = (decided["handshake_timeout_ms"] > 0) | (decided["hold_until"] > 0)
+    return found

@@ -1,0 +1,70 @@
+//! Rows of paths: what records showed of their handshakes, what decisions leave, and what these show.
+
+use crate::step::columns::{Column, ColumnMut, Columns, Form, Instant, Seconds, columns};
+
+columns! {
+    /// What the records of the last rounds showed of a path's handshakes. What is unknown is NaN.
+    #[derive(Clone, Debug)]
+    pub struct Seen {
+        /// Connections.
+        connections: f64 as "u4",
+        /// High quantile of the handshakes' round trips, microseconds.
+        handshake_rtt_us: f64 as "f8",
+        /// Handshakes with the path's timeout.
+        treated: f64 as "u4",
+        /// Those of them that the edge sent again.
+        treated_resent: f64 as "u4",
+        /// Handshakes with the kernel's timeout, beside them by chance.
+        control: f64 as "u4",
+        /// Those of them that the edge sent again.
+        control_resent: f64 as "u4",
+    }
+}
+
+columns! {
+    /// What decisions leave of a path; 0 is none.
+    #[derive(Clone, Debug)]
+    pub struct State {
+        /// Timeout of handshakes, milliseconds.
+        handshake_timeout_ms: f64 as "u2",
+        /// Round that last had sufficient evidence.
+        last_evidence: Instant as "u4",
+        /// Instant until which nothing is given.
+        hold_until: Instant as "u4",
+        /// Length of that hold.
+        hold_s: Seconds as "u4",
+    }
+}
+
+columns! {
+    /// What a decision shows beside the state that it leaves.
+    #[derive(Clone, Debug)]
+    pub struct Decided {
+        /// Number of the action.
+        action: f64 as "u1",
+        /// Number of the reason.
+        reason: f64 as "u1",
+        /// Instant at which the value expires.
+        expires_at: Instant as "u4",
+    }
+}
+
+/// An operator's word for a path: there is none for handshakes.
+#[derive(Clone, Debug)]
+pub struct Override;
+
+impl Columns for Override {
+    const COLUMNS: &'static [Form] = &[];
+
+    fn read(_: &[Column<'_>], _: &[i64], _: &mut [Self]) {}
+
+    fn write(_: &[Self], _: &mut [ColumnMut<'_>], _: usize) {}
+
+    fn unknown() -> Self {
+        Self
+    }
+
+    fn zeros() -> Self {
+        Self
+    }
+}
