@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from math import ceil
+from pathlib import Path
 from types import FrameType
 from zlib import crc32
 
@@ -14,6 +15,11 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 pytest_plugins = ["testkit.spent"]
+
+# What tests compile is compiled as set-up did.
+for line in (Path(__file__).parent / "tools/checked").read_text().splitlines():
+    if not line.startswith("#"):
+        os.environ.setdefault(*line.split("=", 1))
 
 # A loaded machine is not a fault of what is tested.
 settings.register_profile("springtide", deadline=None)

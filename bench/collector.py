@@ -34,11 +34,11 @@ Command = Sequence[str | Path]
 
 
 def example(name: str) -> Path:
-    """As `make bench-collector` builds it; else as `cargo test` does, which is not optimized: for a small run."""
-    for built in (TARGET / "examples" / name, TARGET.parent / "debug/examples" / name):
-        if built.exists():
-            return built
-    raise BenchError(f"{TARGET / 'examples' / name} is missing: make bench-collector builds it")
+    """As `make bench-collector` builds it, or a set-up for tests."""
+    built = TARGET / "examples" / name
+    if not built.exists():
+        raise BenchError(f"{built} is missing: make bench-collector builds it")
+    return built
 
 
 def spend(command: Command) -> float:

@@ -55,10 +55,9 @@ def kept() -> int:
 def measure(run: Run) -> None:
     with own_network(), ExitStack() as stack:
         names = ("few", "many", "hit", "none")
-        optimized = run.sizes["optimized"]
-        programs = {name: bpf.program(f"springtide-bench-{name}", optimized) for name in names}
+        programs = {name: bpf.program(f"springtide-bench-{name}") for name in names}
         made = {name: stack.enter_context(one) for name, one in programs.items()}
-        connect = bpf.binary(optimized, "connect")
+        connect = bpf.binary("connect")
         fill(run, made)
         rates(run, connect, made)
 
@@ -112,8 +111,6 @@ BENCH = Bench(
         "many_prefixes": (1_000_000, 100),
         "swapped_prefixes": (100_000, 10),
         "load_seconds": (1.0, 0.1),
-        # A small run does with what `cargo test` builds: without optimization.
-        "optimized": (True, False),
     },
     seconds=120,
     turns=(9, 1),

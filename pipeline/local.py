@@ -93,8 +93,8 @@ class LocalAirflow:
             "API__BASE_URL": self.url,
             "API__SECRET_KEY": self._secret("api"),
             "API_AUTH__JWT_SECRET": self._secret("jwt"),
-            # Reading a DAG file anew costs seconds of a core, and ours change with a release. Not rarer: Airflow 3.3
-            # may forget that a run has ended (dag.exceeds_max_non_backfill), and begins none until the file is read again.
+            # Reading a DAG file anew costs seconds of a core, and ours change with a release. Not rarer: Airflow may
+            # forget that a run has ended (exceeds_max_non_backfill), and begins none until the file is read again.
             "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 150,
             "USAGE_DATA_COLLECTION__ENABLED": False,
         }

@@ -55,16 +55,12 @@ def move(sender, receiver, size):
 """
 
 
-def binary(optimized: bool = False, name: str = "bpf") -> Path:
-    """An example of the edge's; it is built anew where its sources are newer. What is timed must be optimized.
-
-    Else it is as `cargo test` builds it, of the whole workspace: anything else would compile what it needs once more.
-    """
-    profile = os.environ.get("CARGO_TEST_PROFILE", "dev")
-    how = ["--release", "-p", "springtide-edge"] if optimized else ["--profile", profile, "--workspace"]
-    subprocess.run(["cargo", "build", "--locked", "--quiet", *how, "--example", name], cwd=ROOT, check=True)
-    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    return target / ("release" if optimized or profile == "release" else "debug") / "examples" / name
+def binary(name: str = "bpf") -> Path:
+    """An example of the edge's; it is built anew where its sources are newer. Of the whole workspace: anything else
+    would compile what it needs once more."""
+    command = ["cargo", "build", "--locked", "--quiet", "--release", "--workspace", "--example", name]
+    subprocess.run(command, cwd=ROOT, check=True)
+    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/examples" / name
 
 
 def cgroup2() -> Path:
@@ -157,11 +153,11 @@ def fill(pin: Path) -> None:
 
 
 @contextmanager
-def program(name: str, optimized: bool = False) -> Iterator[Program]:
-    """A cgroup and pins of this name; both are gone at the end. Needs root. `optimized`: as binary()."""
+def program(name: str) -> Iterator[Program]:
+    """A cgroup and pins of this name; both are gone at the end. Needs root."""
     if not BPF_FS.is_mount():
         subprocess.run(["mount", "-t", "bpf", "bpf", str(BPF_FS)], check=True)
-    found = Program(binary(optimized), cgroup2() / name, BPF_FS / name)
+    found = Program(binary(), cgroup2() / name, BPF_FS / name)
     found.cgroup.mkdir()
     try:
         yield found
