@@ -169,3 +169,12 @@ def test_another_build_takes_over_under_load(host: Host, tmp_path: Path) -> None
     assert len(set(ids)) == 4, "each build brought its own"
     assert [set(counter) for counter in seen] == [{"60"}, {"40"}]
     assert host.run("status").code == 0
+
+
+@pytest.mark.parametrize(("switch", "off", "default"), [("tcp_early_retrans", 0, 3), ("tcp_recovery", 0, 1)])
+def test_a_switch_of_loss_probes_that_is_off_is_named(host: Host, switch: str, off: int, default: int) -> None:
+    assert host.run("check").report["loss_probes"] == {"supported": True, "reason": None}
+    subprocess.run([*host.inside(), "sysctl", "-qw", f"net.ipv4.{switch}={off}"], check=True)
+    found = host.run("check")
+    wanted = f"net.ipv4.{switch} is {off}: set it to {default}, Linux's default"
+    assert (found.code, found.report["loss_probes"]) == (0, {"supported": False, "reason": wanted})

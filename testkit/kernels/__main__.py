@@ -29,7 +29,7 @@ LAST = "untyped_leaves_no_route"
 def by_program(window: int, otherwise: str = "default") -> dict[str, Any]:
     """A bundle, newer than what was made before, by which IPv4 connections start with this window."""
     entries = [
-        {"prefix": "10.77.2.0/24", "initcwnd": window, "start_rate": 5_000_000},
+        {"prefix": "10.77.2.0/24", "handshake_timeout_ms": 200, "initcwnd": window, "start_rate": 5_000_000},
         {"prefix": "10.77.3.0/24", "congestion": {"algorithm": "bbr", "from_bytes": 0}},
         {"prefix": "fd77:2::/48", "initcwnd": 40},
     ]

@@ -37,6 +37,7 @@ LINES = {
         "held_through_upgrade",
         "status_upgraded",
     ),
+    "a SYN that nobody answers is sent again after the path's timeout": ("syn_again",),
     "`springtide-collector once` shows what `ss` shows, in {fields} fields": ("collector_as_ss",),
     "the collector reports a connection's close and its first flight": ("collector_closes", "collector_first_flights"),
     "a signed bundle by routes is applied, acts, and is withdrawn without a trace": (

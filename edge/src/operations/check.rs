@@ -23,6 +23,8 @@ pub struct Checked {
     bpf: Support,
     routes: Support,
     bbr: Support,
+    /// Tail-loss probes and RACK, which repair most losses without waiting for a timeout.
+    loss_probes: Support,
     /// Congestion controls that connections can have, those whose modules are loaded.
     algorithms: Vec<String>,
     /// Its mode; None where the kernel does not show it.
@@ -75,6 +77,7 @@ pub fn check(places: &Places, unfit: Option<String>) -> Checked {
         bpf: Support::unless(program.map(|error| error.to_string())),
         routes: Support::unless(routes),
         bbr,
+        loss_probes: Support::unless(probes_problem()),
         algorithms: words(AVAILABLE),
         lockdown: words(LOCKDOWN)
             .iter()
@@ -88,6 +91,20 @@ pub fn check(places: &Places, unfit: Option<String>) -> Checked {
 fn words(path: &str) -> Vec<String> {
     let content = read_to_string(path).unwrap_or_default();
     content.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Says which switch of this network namespace is off, if one is: probes are values 3 and 4 (ip-sysctl), RACK is bit 0.
+fn probes_problem() -> Option<String> {
+    let switches: [(&str, fn(u32) -> bool, u32); 2] = [
+        ("tcp_early_retrans", |value| value >= 3, 3),
+        ("tcp_recovery", |value| value & 1 == 1, 1),
+    ];
+    switches.into_iter().find_map(|(name, is_on, default)| {
+        let path = format!("/proc/sys/net/ipv4/{name}");
+        let value = words(&path).first()?.parse().ok()?;
+        let fix = format!("net.ipv4.{name} is {value}: set it to {default}, Linux's default");
+        (!is_on(value)).then_some(fix)
+    })
 }
 
 /// Where file systems of this type are mounted.
@@ -125,6 +142,7 @@ impl Report for Checked {
             self.bpf.line("by bpf"),
             self.routes.line("by routes"),
             self.bbr.line("bbr"),
+            self.loss_probes.line("loss probes"),
             format!("congestion controls: {}", self.algorithms.join(", ")),
             format!("types (BTF): {types}"),
             format!(
