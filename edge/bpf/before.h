@@ -31,8 +31,9 @@ static __always_inline __u32 handshake_of(struct bpf_sock_ops *ctx, struct entry
 }
 
 /*
- * A SYN or a SYN-ACK is about to leave; the latter has no socket of its own yet. The kernel asks for ticks; its timers end up to
- * one early.
+ * A SYN or a SYN-ACK is about to leave; the latter has no socket of its own yet. Where both ends have one timeout and the
+ * SYN-ACK is lost, the other's second SYN would come just as it ends: the SYN-ACK would leave twice more, and the kernel then
+ * begins with one segment. So a SYN-ACK waits an eighth longer. The kernel asks for ticks; its timers end up to one early.
  */
 static __always_inline void hurry(struct bpf_sock_ops *ctx)
 {
@@ -48,6 +49,8 @@ static __always_inline void hurry(struct bpf_sock_ops *ctx)
 	if (!common || bpf_ktime_get_boot_ns() >= common->deadline_ns || is_left_alone(ctx, slot))
 		return;
 	ms = handshake_of(ctx, entry, common);
+	if (!ctx->is_fullsock)
+		ms += ms / 8;
 	if (ms)
 		ctx->reply = ((__u64)ms * common->hz + 999) / 1000 + 1;
 }

@@ -114,13 +114,13 @@ def accepted(host: Host) -> dict[str, list[float]]:
     return found
 
 
-def sooner(found: dict[str, list[float]]) -> int:
+def sooner(found: dict[str, list[float]], timeout_ms: float = TIMEOUT_MS) -> int:
     """Of COUNT handshakes those that are sent again after what the bundle says; the others are after a second."""
     assert len(found) == COUNT
     gaps = sorted(times[1] - times[0] for times in found.values())
     soon = [gap for gap in gaps if gap < 0.6]
     # Late by some ticks, and by more on a busy machine. What is seen is a millisecond off at most.
-    assert all(gap >= TIMEOUT_MS / 1000 - 0.001 for gap in soon), soon
+    assert all(gap >= timeout_ms / 1000 - 0.001 for gap in soon), soon
     assert all(gap >= 0.99 for gap in gaps[len(soon) :]), gaps
     return len(soon)
 
@@ -131,8 +131,10 @@ def test_the_packets_leave_again_after_what_the_bundle_says_and_of_a_tenth_after
     assert sooner(accepted(host)) == 0
     assert host.run("apply", host.document(ENTRIES)).code == 0
     # Fewer than 84 of 120 draws of nine in ten have odds of 1e-9.
-    for found in (connected(host, SILENT[0]), connected(host, SILENT[1]), accepted(host)):
+    for found in (connected(host, SILENT[0]), connected(host, SILENT[1])):
         assert 84 <= sooner(found) < COUNT
+    # A SYN-ACK waits longer than the other end's SYN, so that it leaves once where both ends do this.
+    assert 84 <= sooner(accepted(host), 9 / 8 * TIMEOUT_MS) < COUNT
     assert host.run("apply", host.document(ENTRIES, excluded=["10.77.2.0/24"])).code == 0
     assert sooner(connected(host, SILENT[0])) == 0
     assert host.run("apply", host.document(ENTRIES, opted_out=[{"port": 7001}])).code == 0
