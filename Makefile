@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
 PYTEST := $(BIN)/python -m pytest -q --numprocesses 4 --dist loadscope --no-loadscope-reorder
 
-.PHONY: help setup setup-dev demo test test-rust test-python proof lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-start bench-pipeline package release fuzz calm chaos chain kernels emulator kafka airflow lab-clean clean docs docs-reference
+.PHONY: help setup setup-dev demo test test-rust test-python proof lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-start bench-recovery bench-pipeline package release fuzz calm chaos chain kernels emulator kafka airflow lab-clean clean docs docs-reference
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -106,6 +106,11 @@ bench-start: ## fresh connections at the default, by Riptide and by Springtide b
 	@tools/need-root "make bench-start" "it makes network namespaces and loads a program into the kernel"
 	@tools/setup
 	@$(BIN)/python -m bench start
+
+bench-recovery: ## fresh connections over paths that lose packets, with the edge's timeout of handshakes beside the kernel's; needs root; writes out/bench/recovery.json
+	@tools/need-root "make bench-recovery" "it makes network namespaces and loads a program into the kernel"
+	@tools/setup
+	@$(BIN)/python -m bench recovery
 
 bench-pipeline: ## Kafka into the store beside files, bytes on disk, roll-up; writes out/bench/pipeline.json and rounds.json
 	@tools/setup

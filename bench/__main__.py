@@ -10,7 +10,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import collector, controller, edge, gate, push, push_fleet, rounds, sizes, start, start_changes, start_loop
+from bench import (
+    collector,
+    controller,
+    edge,
+    gate,
+    push,
+    push_fleet,
+    recovery,
+    rounds,
+    sizes,
+    start,
+    start_changes,
+    start_loop,
+)
 from bench.calm import guard, pairs, prefixes, rules, start_weeks
 from bench.pipeline import ingest
 from bench.runner import ROOT, Bench, BenchError, Run, conditions, document, table
@@ -32,6 +45,7 @@ MODULES = (
     start_loop,
     start_changes,
     start,
+    recovery,
     edge,
 )
 BENCHES: dict[str, Bench] = {module.BENCH.name: module.BENCH for module in MODULES}

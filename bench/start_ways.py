@@ -75,7 +75,8 @@ def given(paths: Sequence[Path], edges: int) -> Entries:
 def apply(lab: Lab, edge: str, entries: Sequence[Mapping[str, Any]], directory: File, round_s: int) -> None:
     """By `springtide-edge` on the edge. Raises CommandError."""
     now = int(time.time())
-    first = {"schema_version": 1, "edge": edge, "pop": SERVER, "round": instant(round_s), "policy_version": "0" * 12}
+    pop = lab.topology.edges()[edge]
+    first = {"schema_version": 1, "edge": edge, "pop": pop, "round": instant(round_s), "policy_version": "0" * 12}
     times = {"created_at": instant(now), "expires_at": instant(now + LIVES_S)}
     bundle = sealed({**first, **times, "enforce": enforcement("bpf"), "entries": list(entries)})
     file = directory / f"{edge}.json"

@@ -16,33 +16,43 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 # struct tcp_info, linux/tcp.h: 8 bytes, then 32-bit numbers, of which tcpi_total_retrans is the 24th.
 _TOTAL_RETRANS = 8 + 4 * 23
 # After these come four of 64 bits and five of 32: tcpi_data_segs_out.
 _DATA_SEGS_OUT = 8 + 4 * 24 + 8 * 4 + 4 * 5
+# After that come four of 64 bits and two of 32: tcpi_bytes_sent, of 64.
+_BYTES_SENT = _DATA_SEGS_OUT + 4 + 8 * 4 + 4 * 2
 _SIZE = struct.Struct(">Q")
 # Bytes, a segment.
 _PIECE = 1448
 
-Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+class Peer(Protocol):
+    """One end of a transfer; `connect_ms` where it opened the connection."""
+
+    def __call__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connect_ms: float = 0.0
+    ) -> Awaitable[None]: ...
 
 
 def counted(connection: Any) -> dict[str, int]:
-    """Segments with data that a socket has sent, and of all those that it has sent again."""
+    """Segments with data that a socket has sent, their bytes, and of all segments those that it has sent again."""
     information = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-    places = {"segments": _DATA_SEGS_OUT, "resent": _TOTAL_RETRANS}
-    return {name: struct.unpack_from("I", information, place)[0] for name, place in places.items()}
+    places = {"segments": ("I", _DATA_SEGS_OUT), "resent": ("I", _TOTAL_RETRANS), "bytes": ("Q", _BYTES_SENT)}
+    return {name: struct.unpack_from(form, information, place)[0] for name, (form, place) in places.items()}
 
 
 def send(pause_s: float) -> Peer:
     """Answers requests until the other end closes; at once, or with a pause after each piece."""
 
-    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connect_ms: float = 0.0) -> None:
         connection = writer.get_extra_info("socket")
+        # Nothing else was sent yet.
+        handshake = counted(connection)["resent"]
         peer = list(writer.get_extra_info("peername")[:2])
         sent = 0
         try:
@@ -54,7 +64,8 @@ def send(pause_s: float) -> Peer:
                     if pause_s:
                         await asyncio.sleep(pause_s)
                 sent += size
-            print(json.dumps({"sent": sent, "peer": peer, **counted(connection)}), flush=True)
+            said = {"sent": sent, "peer": peer, "handshake_resent": handshake, **counted(connection)}
+            print(json.dumps(said), flush=True)
         except (OSError, struct.error) as error:
             print(json.dumps({"sent": sent, "peer": peer, "error": str(error)}), flush=True)
         finally:
@@ -66,7 +77,10 @@ def send(pause_s: float) -> Peer:
 def receive(size: int) -> Peer:
     """Asks once, and closes after the last byte."""
 
-    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connect_ms: float = 0.0) -> None:
+        connection = writer.get_extra_info("socket")
+        opened = {"connect_ms": round(connect_ms, 3), "handshake_resent": counted(connection)["resent"]}
+        opened["port"] = connection.getsockname()[1]
         begin = time.perf_counter()
         writer.write(_SIZE.pack(size))
         left = size
@@ -77,7 +91,7 @@ def receive(size: int) -> Peer:
                     break
                 left -= len(data)
             took = (time.perf_counter() - begin) * 1000
-            print(json.dumps({"ms": round(took, 3), "missing": left}), flush=True)
+            print(json.dumps({"ms": round(took, 3), "missing": left, **opened}), flush=True)
         except OSError as error:
             print(json.dumps({"missing": left, "error": str(error)}), flush=True)
         finally:
@@ -100,12 +114,13 @@ async def connect(address: str, port: int, at_s: list[float], peer: Peer) -> Non
 
     async def one(at: float) -> None:
         await asyncio.sleep(max(0.0, start + at - time.perf_counter()))
+        begin = time.perf_counter()
         try:
             reader, writer = await asyncio.open_connection(address, port)
         except OSError as error:
             print(json.dumps({"missing": -1, "error": str(error)}), flush=True)
             return
-        await peer(reader, writer)
+        await peer(reader, writer, (time.perf_counter() - begin) * 1000)
 
     await asyncio.gather(*(one(at) for at in at_s))
 

@@ -83,6 +83,11 @@ FIGURES = {
         together_resent_per_connection together_p50_per_limit started worst_alone_p50_per_limit
         worst_together_p50_per_limit
     """,
+    "recovery": """
+        connections mean_ms p50_ms p95_ms p99_ms handshake_p99_ms handshakes_resent_share syns_resent_per_connection
+        synacks_resent_per_connection synacks_resent_twice_share sent_per_asked_ratio mean_per_default_ratio
+        p99_per_default_ratio
+    """,
     "edge": """
         swap_s trie_mb_per_million_prefixes memory_mb_per_million_prefixes connections_per_s connect_ratio
         stream_gbit_per_s stream_ratio
