@@ -183,7 +183,7 @@ def transfers(lab: Lab, paths: Sequence[Path], size: int, count: int, seconds: f
         until = time.monotonic() + LAST_WORDS_S
         while time.monotonic() < until and any(len(processes.lines(way)) <= count * len(paths) for way in WAYS):
             time.sleep(0.2)
-        said = {way: spoken(processes.lines(way)[1:]) for way in WAYS}
+        said = {way: reported(processes.lines(way)[1:]) for way in WAYS}
         return {
             (path, size, way): matched(processes.lines(f"{path.name()}-{way}"), said[way], address_of(lab, path, way))
             for path, way in product(paths, WAYS)
@@ -194,7 +194,7 @@ def address_of(lab: Lab, path: Path, way: str) -> str:
     return str(lab.topology.edge(client(path, WAYS[way][1])).addresses[0])
 
 
-def spoken(lines: Sequence[str]) -> dict[tuple[str, int], dict[str, Any]]:
+def reported(lines: Sequence[str]) -> dict[tuple[str, int], dict[str, Any]]:
     """What the sender said of each connection, by the client's address and port."""
     found = [json.loads(line) for line in lines]
     return {(one["peer"][0], one["peer"][1]): one for one in found if "error" not in one}

@@ -8,13 +8,18 @@ from typing import Any
 
 import pytest
 from springtide import instants
+from springtide.bundles.render import render
+from springtide.fleet import load_fleet
+from springtide.laws.base import Contribution
+from springtide.laws.entry import Part
+from springtide.policy import Policy
 
-from testkit.home import ROUND, Home
+from testkit.home import FLEET, ROUND, Home
 from testkit.proto import Value
 from testkit.spool import record, write_spool
 from testkit.traffic import Socket
 
-POLICY = "initcwnd: {duty_rounds: 1}\nenforce: {by: bpf}\nrecovery: {handshake: true, window_rounds: 2, hold_s: 600}\n"
+POLICY = "initcwnd: {duty_rounds: 1}\nenforce: {by: bpf}\nrecovery: {handshake: true, window_rounds: 2}\n"
 INTERVAL = 300
 FRA, CLIENTS, FEW = "10.77.2.9", "203.0.113.7", "198.51.100.7"
 NUMBER = iter(range(1, 1_000_000))
@@ -110,15 +115,18 @@ def test_paths_get_the_timeout_that_their_handshakes_ask_for_and_lose_it_where_i
     of_clients = home.json("explain", "ams", "203.0.113.7", "--round", instants.show(second))["recovery"]["decisions"]
     assert [(one["treated_resent"], one["control_resent"]) for one in of_clients] == [(315, 10)]
 
-    # Without evidence it stays for an hour, and what was in vain is held for ten minutes.
-    third, now[0] = second + 3 * INTERVAL, now[0] + 3 * INTERVAL
-    assert decided(home, third, handshakes(third, "ams-1", FEW, [20.0])) == {
-        "fra": ("held_thin_evidence", 180),
-        "203.0.113.0/24": ("thin_evidence", 0),
-    }
+    # For as long as a bundle lives the one is held and the other stays; then both are gone.
+    for later, wanted in (
+        (1, {"fra": ("held_hysteresis", 180), "203.0.113.0/24": ("held_spurious", 0)}),
+        (2, {"fra": ("held_thin_evidence", 180), "203.0.113.0/24": ("held_spurious", 0)}),
+        (4, {"fra": ("expired", 0), "203.0.113.0/24": ("thin_evidence", 0)}),
+    ):
+        third = second + later * INTERVAL
+        now[0] = third + 90
+        assert decided(home, third, handshakes(third, "ams-1", FEW, [20.0])) == wanted
     span = ("--from", instants.show(ROUND), "--to", instants.show(third))
     [replayed] = home.json("replay", "--law", "recovery", *span)["summary"]
-    assert (replayed["values_at_the_end"], replayed["values_at_the_end_recorded"]) == (1, 1)
+    assert (replayed["values_at_the_end"], replayed["values_at_the_end_recorded"]) == (0, 0)
 
 
 @pytest.mark.parametrize("section", ["", "recovery: {handshake: false}", "recovery: {handshake: true}"])
@@ -130,3 +138,60 @@ def test_nothing_is_decided_where_it_is_off_or_no_edge_runs_the_program(
     assert decided(home, ROUND, handshakes(ROUND, "ams-1", FRA, [100.0] * 200)) == {}
     found: dict[str, Any] = timeouts(home, ROUND)
     assert not any(found.values())
+
+
+def test_what_one_host_invents_changes_little_where_three_are(home: Home, settled: None) -> None:
+    home.policy.write_text(POLICY)
+    others = [
+        one
+        for host in ("ams-1", "ams-2")
+        for one in [
+            *handshakes(ROUND, host, CLIENTS, [20.0] * 900, 50, again=9),
+            *handshakes(ROUND, host, CLIENTS, [20.0] * 100, again=1),
+        ]
+    ]
+    invented = handshakes(ROUND, "ams-3", CLIENTS, [4_294_967.0] * 5000, 50, again=5000)
+    home.fleet.write_text(FLEET.replace("      ams-2:", "      ams-3: {address: 10.77.1.3}\n      ams-2:"))
+    found = decided(home, ROUND, [*others, *invented])
+    assert found == {"203.0.113.0/24": ("learnt", 50)}
+    [row] = home.query(
+        "select treated, treated_resent, control, control_resent from path_decisions where part = 'recovery'"
+    )
+    assert tuple(int(value) for value in row.values()) == (1800, 18, 200, 2)
+
+
+def test_control_is_of_the_same_bundles_and_the_newest_timeout(home: Home, settled: None) -> None:
+    home.policy.write_text(POLICY)
+    rows = [
+        # Before anything was given, nothing was lost; a shorter timeout did harm; then as much is lost with both.
+        *handshakes(ROUND, "ams-1", CLIENTS, [20.0] * 3000),
+        *handshakes(ROUND, "ams-1", CLIENTS, [20.0] * 900, 50, again=500),
+        *handshakes(ROUND, "ams-1", CLIENTS, [20.0] * 900, 60, again=90),
+        *handshakes(ROUND, "ams-1", CLIENTS, [20.0] * 100, again=10),
+    ]
+    for at, row in enumerate(rows):
+        row["started_round"] = ROUND - (900 if at < 3000 else 600 if at < 3900 else 300)
+        row["time_unix_us"] = int(row["time_unix_us"]) + 1_000_000 * (at // 1000)
+    decided(home, ROUND, rows)
+    counts = "treated_ms, treated, treated_resent, control, control_resent"
+    [row] = home.query(f"select {counts} from path_decisions where part = 'recovery'")
+    assert tuple(int(value) for value in row.values()) == (60, 900, 90, 100, 10)
+
+
+@pytest.mark.parametrize("bound", [{"max_routes": 100}, {"max_bytes": 12_000}])
+def test_a_bundle_that_is_full_keeps_what_gains_most_of_both_laws(home: Home, bound: dict[str, int]) -> None:
+    prefixes = [f"198.51.{number}.0/24" for number in range(200)]
+    values = {"initcwnd": 120, "start_rate": 8_000_000, "connection_rate": 2_000_000}
+    starts = [Part(prefix=prefix, **values) for prefix in prefixes]
+    timeouts = [Part(prefix=prefix, handshake_timeout_ms=150) for prefix in prefixes]
+    policy = Policy.model_validate({"enforce": {"by": "bpf"}, "bundle": bound})
+    given = [Contribution({"ams-1": part}, "bpf") for part in (starts, timeouts)]
+    rendered = render(load_fleet(home.fleet), policy, ROUND, ROUND, given)
+    content = rendered.documents["ams-1"].content
+    entries = json.loads(content)["entries"]
+    windows = [one["prefix"] for one in entries if "initcwnd" in one]
+    assert len(windows) <= policy.bundle.max_routes
+    assert policy.bundle.max_bytes - 400 < len(content) or len(windows) == policy.bundle.max_routes
+    assert len(content) <= policy.bundle.max_bytes
+    # The prefixes are as well as they come: those that gain most are first.
+    assert set(windows) == set(prefixes[: len(windows)])

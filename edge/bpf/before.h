@@ -16,6 +16,9 @@ static __always_inline int in_force(struct entry *entry)
 	return common && bpf_ktime_get_boot_ns() < common->deadline_ns;
 }
 
+/* The kernel's own timeout of a handshake, milliseconds (TCP_TIMEOUT_INIT). */
+#define MOST_MS 1000
+
 /*
  * Milliseconds after which its SYN or SYN-ACK is sent again; 0 is the kernel's second. The draw is by the cookie, which a
  * connection has from its SYN on.
@@ -33,7 +36,8 @@ static __always_inline __u32 handshake_of(struct bpf_sock_ops *ctx, struct entry
 /*
  * A SYN or a SYN-ACK is about to leave; the latter has no socket of its own yet. Where both ends have one timeout and the
  * SYN-ACK is lost, the other's second SYN would come just as it ends: the SYN-ACK would leave twice more, and the kernel then
- * begins with one segment. So a SYN-ACK waits an eighth longer. The kernel asks for ticks; its timers end up to one early.
+ * begins with one segment. So a SYN-ACK waits a third longer, which is more than two PoPs' timeouts of one path differ by
+ * (recovery.hysteresis), but no longer than the kernel's. The kernel asks for ticks; its timers end up to one early.
  */
 static __always_inline void hurry(struct bpf_sock_ops *ctx)
 {
@@ -50,7 +54,9 @@ static __always_inline void hurry(struct bpf_sock_ops *ctx)
 		return;
 	ms = handshake_of(ctx, entry, common);
 	if (!ctx->is_fullsock)
-		ms += ms / 8;
+		ms += ms / 3;
+	if (ms > MOST_MS)
+		return;
 	if (ms)
 		ctx->reply = ((__u64)ms * common->hz + 999) / 1000 + 1;
 }

@@ -35,6 +35,7 @@ FIXES = {
     "initcwnd": "see `springtide doctor`; the next run catches up",
     "congestion": "see `springtide doctor`; the next run catches up",
     "start": "see `springtide doctor`; the next run catches up",
+    "recovery": "see `springtide doctor`; the next run catches up",
     "bundle": "fix what it reports; the last bundles stay in force until they expire",
     "validate": "check it; if it is intended: `springtide publish --force --reason TEXT`",
     "publish": "fix what it reports; the last bundles stay in force until they expire",

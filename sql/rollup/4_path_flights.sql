@@ -28,7 +28,9 @@ recorded as (
         -- What began more than an hour ago shows the path of then.
         is_long
         and not in_force
-        and started_prefix_length = 0
+        -- What has a timeout of its handshake alone starts as the kernel makes it. To what was sent again nothing is
+        -- given.
+        and (started_prefix_length = 0 or (handshake_timeout_ms > 0 and handshake_resent = 0))
         and started_window = 0
         and started_rate = 0
         and started_arm = 0

@@ -40,7 +40,7 @@ class Values:
 
 NO_VALUES = Values()
 # Fields of an entry that are compared by a rule of their own; `prefix` is a start's key. How long a handshake waits is
-# no start, and no value within its bounds is a risk.
+# no start: a tenth keeps the kernel's second, by which harm is seen.
 _NAMED = frozenset(
     (
         *("prefix", "initcwnd", "start_rate", "connection_rate", "trial", "default_resent", "receive_window"),

@@ -92,13 +92,14 @@ def _fitting(
     for start in reversed(starts):
         if excess <= 0 and windows <= policy.max_routes and count <= MAX_ENTRIES:
             break
-        one = known.get(start.prefix)
+        # Two laws may have given it values.
+        one = left.get(start.prefix, known.get(start.prefix))
         if one is None:
             continue
         rest = {name: value for name, value in vars(one).items() if name not in vars(start)}
         left[start.prefix] = kept = Part(prefix=start.prefix, **rest) if rest else None
         excess -= _size(one) - _size(kept)
-        windows -= one.initcwnd is not None
+        windows -= one.initcwnd is not None and (kept is None or kept.initcwnd is None)
         count -= kept is None
     return [found for one in entries if (found := left.get(one.prefix, one)) is not None], len(left)
 

@@ -83,6 +83,8 @@ def undecided(store: Store, policy: Policy, newest_unix_s: int, anew: Collection
     shortly = newest_unix_s - RETRIED_ROUNDS * interval_s
     last = newest_unix_s
     for law in LAWS:
+        if not law.decides(policy, newest_unix_s):
+            continue
         newest = law.latest(store, newest_unix_s)
         if newest is not None:
             last = min(last, max(newest, newest_unix_s - PENDING_S if law.every_round else shortly))

@@ -103,7 +103,6 @@ def contradictions(document: Document, policy: Policy) -> Iterator[Problem]:
         # An edge may use a value until its bundle expires: a fresh decision must outlive the bundle that carries it.
         (("bundle", "ttl_s"), policy.bundle.ttl_s, ("initcwnd", "ttl_s"), policy.initcwnd.ttl_s),
         (("bundle", "ttl_s"), policy.bundle.ttl_s, ("start", "ttl_s"), policy.start.ttl_s),
-        (("bundle", "ttl_s"), policy.bundle.ttl_s, ("recovery", "ttl_s"), policy.recovery.ttl_s),
         # Otherwise every route would vanish before the next round could renew it.
         (("round", "interval_s"), interval_s, ("bundle", "ttl_s"), policy.bundle.ttl_s),
         # Each tier is made of the one before it.

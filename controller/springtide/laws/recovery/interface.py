@@ -22,6 +22,7 @@ from springtide.laws.base import (
     Step,
     Values,
     View,
+    newest_of,
     pops_of,
 )
 from springtide.laws.destinations import Owned, prefixes
@@ -100,11 +101,12 @@ class Recovery(Law):
         rows = list(HANDSHAKES.rows(HANDSHAKES.read(store, since, round_unix_s, (src_pop, destination))))
         found = [row for row in rows if row["round"] == round_unix_s]
         few = f"fewer than {policy.recovery.min_connections} handshakes were seen"
-        nothing = [("handshake", f"a lost SYN or SYN-ACK is sent again after {_KERNELS}: {few}")]
+        why = few if self.latest(store, round_unix_s) == round_unix_s else "this round was not decided"
+        nothing = [("handshake", f"a lost SYN or SYN-ACK is sent again after {_KERNELS}: {why}")]
         history = [HANDSHAKES.as_dict(row) for row in rows]
         shown = ("round", "ip_version", "action", "reason", "handshake_timeout_ms", "connections", "handshake_rtt_us")
         return Explained(
-            lines=[(row["ip_version"], _lines(row)) for row in found] or [(None, nothing)],
+            lines=[(row["ip_version"], _lines(row, policy.bundle.ttl_s)) for row in found] or [(None, nothing)],
             decisions=[HANDSHAKES.as_dict(row) for row in found],
             history=history,
             table=[{name: row[name] for name in shown} for row in history],
@@ -113,7 +115,15 @@ class Recovery(Law):
     def decided_step(self, newest: Newest | None, clock: Clock) -> Step:
         if newest is None:
             return Step(self.name, State.NOTE, "off, or nothing was decided yet")
-        return super().decided_step(newest, clock)
+        text = f"decided {clock.ago(newest.round)}: {newest.acting:,} of {newest.rows:,} {self.units} have a timeout"
+        text += f"; {newest.left_out:,} left out of bundles: their evidence is too old" if newest.left_out else ""
+        text += f"; {newest.held_incomplete:,} stand, input incomplete" if newest.held_incomplete else ""
+        late = clock.now - newest.round > clock.limit_s
+        return Step(self.name, State.NOTE if late else State.OK, text, "", newest.round)
+
+    def newest(self, store: Store, policy: Policy, until_unix_s: int) -> Newest | None:
+        late = f"{self.acts} and coalesce(expires_at < round + {{ttl_s:UInt32}}, true)"
+        return newest_of(store, self.name, self.acts, until_unix_s, late, policy.bundle.ttl_s)
 
     def contribute(
         self, store: Store, fleet: Fleet, policy: Policy, round_unix_s: int, expires_unix_s: int
@@ -145,12 +155,14 @@ class Recovery(Law):
         return Contribution(entries, "bpf", left_out)
 
 
-def _lines(row: Row) -> list[tuple[str, str]]:
+def _lines(row: Row, ttl_s: int) -> list[tuple[str, str]]:
     after = row["handshake_timeout_ms"]
     lines = [
         ("handshake", f"a lost SYN or SYN-ACK is sent again after {f'{after} ms' if after else _KERNELS}"),
         ("because", f"{row['reason']}: {_RULES[row['reason']]}"),
     ]
+    if after and row["expires_at"] < row["round"] + ttl_s:
+        lines.append(("but", "left out of bundles: its evidence is too old"))
     if row["connections"]:
         rtt_ms = row["handshake_rtt_us"] / 1000
         lines.append(("seen", f"{row['connections']:,} handshakes, of which 99 % took up to {rtt_ms:.0f} ms"))

@@ -19,7 +19,7 @@ OBSERVED = np.dtype([*UNIT_KEY, *SEEN])
 PREVIOUS = np.dtype([*UNIT_KEY, *STATE, ("round", "<u4")])
 # The rows of path_decisions without what a round has in common.
 DECIDED = np.dtype([*UNIT_KEY, *forms("recovery", "decided"), *STATE, *SEEN])
-_UNSEEN = np.array([(b"", b"", 0, 0, np.nan, 0, 0, 0, 0)], OBSERVED)[0]
+_UNSEEN = np.array([(b"", b"", 0, 0, np.nan, 0, 0, 0, 0, 0)], OBSERVED)[0]
 _OVERRIDE = np.dtype([*UNIT_KEY, *forms("recovery", "override")])
 
 
@@ -35,7 +35,10 @@ def decide(now: int, policy: Policy, observed: Frame, last: Frame, frozen: Colle
     nobody = Rows(Frame.empty(0, _OVERRIDE), np.full(len(paths), -1))
     tables = Rows(observed, at_seen), Rows(last, at_last), nobody
     is_frozen = np.isin(paths["src_pop"], np.array(sorted(frozen), "S64"))
-    step("recovery", now, as_json(policy, ("recovery",)), tables, is_frozen, decided)
+    # A value outlives the bundle that carries it.
+    window_s = max(policy.recovery.window_rounds * policy.round.interval_s, policy.bundle.ttl_s)
+    law = as_json(policy, ("recovery",), window_s=window_s)
+    step("recovery", now, law, tables, is_frozen, decided)
     return decided
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from springtide.section import MAX_TTL_S, Section, tunable
+from springtide.section import Section, tunable
 
 
 class RecoveryPolicy(Section):
@@ -16,7 +16,8 @@ class RecoveryPolicy(Section):
     )
     window_rounds: int = tunable(
         12,
-        "Rounds whose handshakes count, the present one included.",
+        "Rounds whose handshakes count, the present one included. A timeout outlives its last evidence by as long, and "
+        "where one did harm nothing is given for as long; twice as long each time that it is within a day.",
         source="an hour of five-minute rounds: most prefixes see few connections in one",
         ge=1,
         le=288,
@@ -31,14 +32,14 @@ class RecoveryPolicy(Section):
     margin: float = tunable(
         1.5,
         "Timeout as a multiple of the 99 % quantile of handshakes' round trips, on the edge where it is largest.",
-        source="100 ms paths with 150 ms: a lost SYN-ACK costs 150 ms instead of 1000; below 1 is a SYN in vain",
+        source="at 100 ms a lost SYN costs 150 ms instead of 1000, a lost SYN-ACK 200; below 1 each SYN is sent twice",
         ge=1.1,
         le=5,
     )
     most_ms: int = tunable(
         700,
         "Largest timeout that is given, milliseconds. A slower path keeps the kernel's second.",
-        source="saves at least 300 ms of each loss",
+        source="saves at least 300 ms of a lost SYN; a SYN-ACK's is a third longer",
         ge=50,
         le=1000,
     )
@@ -51,23 +52,8 @@ class RecoveryPolicy(Section):
     )
     spurious_share: float = tunable(
         0.01,
-        "Share of a path's handshakes that may be sent again in vain: beyond that of the tenth that keeps the second.",
+        "Share of a path's handshakes that may be sent again in vain, beyond that of the tenth that keeps the second.",
         source="the quantile: one round trip in a hundred is longer",
         ge=0.001,
         le=0.5,
-    )
-    hold_s: int = tunable(
-        3600,
-        "How long a path keeps the kernel's second after more was sent again in vain; twice as long each time that it "
-        "is within a day.",
-        source="as long as the evidence counts",
-        ge=0,
-        le=86_400,
-    )
-    ttl_s: int = tunable(
-        3600,
-        "How long a timeout outlives its last evidence.",
-        source="as start.ttl_s",
-        ge=60,
-        le=MAX_TTL_S,
     )

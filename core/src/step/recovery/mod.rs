@@ -3,20 +3,20 @@
 //! The kernel waits a second (RFC 6298, 2.1), because it knows nothing of the path. The path's earlier handshakes do. In the
 //! order in which they act:
 //!
-//! 1. **harm**: clearly more of the handshakes with the path's timeout were sent again than of those beside them that kept
+//! 1. **target**: a high quantile of the handshakes' round trips, and a margin. A longer one acts at once. A path that is so
+//!    slow that little is left to gain gets nothing;
+//! 2. **harm**: clearly more of the handshakes with the timeout in use were sent again than of those beside them that kept
 //!    the kernel's. What is lost is lost with both, so the rest was sent in vain. Nothing is given for a time, which doubles;
-//! 2. **target**: a high quantile of the handshakes' round trips, and a margin. A path that is so slow that little is left to
-//!    gain gets nothing;
-//! 3. **calm**: a longer target acts at once, a shorter one only where it is worth a change;
-//! 4. without evidence the value stays until `ttl_s` after the last.
+//! 3. **calm**: a shorter target acts only where it is worth a change;
+//! 4. without evidence the value stays for as long as evidence counts (`window_rounds`).
 
 mod rows;
 
-use super::chance::lower_bound;
+use super::chance::{FEWEST_LOSSY, lower_bound};
 use super::columns::ColumnMut;
 use super::round::{Part, Paths, Row};
 use super::words::reasons;
-use crate::bundle::MIN_HANDSHAKE_TIMEOUT_MS;
+use crate::bundle::{MAX_HANDSHAKE_TIMEOUT_MS, MIN_HANDSHAKE_TIMEOUT_MS};
 
 pub use self::rows::{Decided, Override, Seen, State};
 
@@ -30,6 +30,8 @@ const DAY_S: i64 = 86_400;
 pub struct Policy {
     /// Section `recovery`.
     pub recovery: Recovery,
+    /// Length of `recovery.window_rounds`, or the life of a bundle where that is longer.
+    pub window_s: i64,
 }
 
 /// Section `recovery`; the meaning of each key stands in policy.yaml.
@@ -41,8 +43,6 @@ pub struct Recovery {
     pub most_ms: f64,
     pub hysteresis: f64,
     pub spurious_share: f64,
-    pub hold_s: i64,
-    pub ttl_s: i64,
 }
 
 /// What a decision does.
@@ -62,16 +62,16 @@ reasons! {
     /// More is sent again in vain than may.
     Spurious "spurious" "recovery.spurious_share: handshakes with the path's timeout are sent again more often than others",
     /// It lately was.
-    HeldSpurious "held_spurious" "recovery.hold_s since more was sent again in vain than may",
+    HeldSpurious "held_spurious" "recovery.window_rounds since more was sent again in vain than may",
     /// Nothing to gain.
     SlowPath "slow_path" "recovery.most_ms: the path's handshakes take nearly as long as the kernel waits",
     /// Too few handshakes in the last rounds.
-    HeldThinEvidence "held_thin_evidence" "recovery.min_connections, then recovery.ttl_s",
+    HeldThinEvidence "held_thin_evidence" "recovery.min_connections, then recovery.window_rounds",
     /// Too little of the round arrived.
     HeldIncompleteInput "held_incomplete_input"
         "completeness: too little of the round arrived, the last decisions stay in force",
     /// The evidence is too old.
-    Expired "expired" "recovery.ttl_s",
+    Expired "expired" "recovery.window_rounds",
     /// There never was any.
     ThinEvidence "thin_evidence" "recovery.min_connections",
 }
@@ -90,15 +90,15 @@ impl Part for Handshakes {
     const REASONS: &'static [(&'static str, &'static str)] = Reason::ALL;
 
     fn decide(round: i64, policy: &Policy, paths: &Paths<'_>, out: &mut [ColumnMut<'_>]) {
-        paths.write::<Self>(out, |_, row| step(round, &policy.recovery, row));
+        paths.write::<Self>(out, |_, row| step(round, policy, row));
     }
 }
 
 /// Decides a path's timeout: the state that this round leaves, and why.
-fn step(round: i64, law: &Recovery, row: &Row<Handshakes>) -> (State, Decided) {
+fn step(round: i64, policy: &Policy, row: &Row<Handshakes>) -> (State, Decided) {
     let before = &row.before;
     let mut after = before.clone();
-    let (timeout_ms, reason) = found(round, law, row, &mut after);
+    let (timeout_ms, reason) = found(round, policy, row, &mut after);
     after.handshake_timeout_ms = timeout_ms;
     let action = if timeout_ms > 0.0 {
         Action::Set
@@ -109,7 +109,7 @@ fn step(round: i64, law: &Recovery, row: &Row<Handshakes>) -> (State, Decided) {
     };
     let expires_at = match after.last_evidence {
         0 => 0,
-        seen => seen + law.ttl_s,
+        seen => seen + policy.window_s,
     };
     let decided = Decided {
         action: f64::from(action as u8),
@@ -120,25 +120,33 @@ fn step(round: i64, law: &Recovery, row: &Row<Handshakes>) -> (State, Decided) {
 }
 
 /// The timeout, 0 for the kernel's, and why; writes what is remembered beside it.
-fn found(round: i64, law: &Recovery, row: &Row<Handshakes>, after: &mut State) -> (f64, Reason) {
-    let (seen, before) = (&row.seen, &row.before);
+fn found(round: i64, policy: &Policy, row: &Row<Handshakes>, after: &mut State) -> (f64, Reason) {
+    let (law, seen, before) = (&policy.recovery, &row.seen, &row.before);
     let in_use = before.handshake_timeout_ms;
-    if !row.is_frozen && in_use > 0.0 && is_spurious(law, seen) {
-        // A hold that begins within a day of the last one is twice as long.
-        let is_again = before.hold_until > 0 && round < before.hold_until + DAY_S;
-        let longer = if is_again { 2 * before.hold_s } else { 0 };
-        after.hold_s = longer.max(law.hold_s).min(DAY_S);
-        after.hold_until = round + after.hold_s;
-        return (0.0, Reason::Spurious);
-    }
     if round < before.hold_until {
         return (0.0, Reason::HeldSpurious);
+    }
+    // A hold that begins within a day of the last one is twice as long.
+    let was_held = before.hold_until > 0 && round < before.hold_until + DAY_S;
+    if !was_held {
+        (after.hold_until, after.hold_s) = (0, 0);
     }
     let is_measured = !row.is_frozen
         && seen.connections >= law.min_connections
         && seen.handshake_rtt_us.is_finite();
+    let target = law.target_ms(seen.handshake_rtt_us);
+    if !row.is_frozen
+        && in_use > 0.0
+        && !(is_measured && target > in_use)
+        && law.is_spurious(seen, in_use)
+    {
+        let longer = if was_held { 2 * before.hold_s } else { 0 };
+        after.hold_s = longer.max(policy.window_s).min(DAY_S);
+        after.hold_until = round + after.hold_s;
+        return (0.0, Reason::Spurious);
+    }
     if !is_measured {
-        let is_alive = round < before.last_evidence + law.ttl_s;
+        let is_alive = round < before.last_evidence + policy.window_s;
         return match (in_use > 0.0, is_alive) {
             (true, true) if row.is_frozen => (in_use, Reason::HeldIncompleteInput),
             (true, true) => (in_use, Reason::HeldThinEvidence),
@@ -147,8 +155,13 @@ fn found(round: i64, law: &Recovery, row: &Row<Handshakes>, after: &mut State) -
         };
     }
     after.last_evidence = round;
-    let target = law.target_ms(seen.handshake_rtt_us);
-    if target > law.most_ms {
+    // What is in use does not come and go with each round at the bound.
+    let most = if in_use > 0.0 {
+        law.most_ms * (1.0 + law.hysteresis)
+    } else {
+        law.most_ms
+    };
+    if target > most.min(f64::from(MAX_HANDSHAKE_TIMEOUT_MS)) {
         (0.0, Reason::SlowPath)
     } else if target <= in_use && target > in_use * (1.0 - law.hysteresis) {
         (in_use, Reason::HeldHysteresis)
@@ -157,15 +170,19 @@ fn found(round: i64, law: &Recovery, row: &Row<Handshakes>, after: &mut State) -
     }
 }
 
-/// Says whether clearly more is sent again in vain than may: what is sent again of those with the path's timeout, less what is
-/// of those beside them, each as far as it is sure.
-fn is_spurious(law: &Recovery, seen: &Seen) -> bool {
-    let treated = lower_bound(seen.treated_resent, seen.treated);
-    let control = 1.0 - lower_bound(seen.control - seen.control_resent, seen.control);
-    treated > control + law.spurious_share
-}
-
 impl Recovery {
+    /// Says whether clearly more is sent again in vain than may: what is sent again of enough handshakes with the timeout in
+    /// use, less what is of those beside them, each as far as it is sure. Those with a shorter timeout, from before it was
+    /// corrected, say nothing of it.
+    fn is_spurious(&self, seen: &Seen, in_use: f64) -> bool {
+        let treated = lower_bound(seen.treated_resent, seen.treated);
+        let control = 1.0 - lower_bound(seen.control - seen.control_resent, seen.control);
+        seen.treated_ms >= in_use
+            && seen.treated >= self.min_connections
+            && seen.treated_resent >= FEWEST_LOSSY
+            && treated > control + self.spurious_share
+    }
+
     /// Gives the timeout of handshakes that take so long, milliseconds.
     fn target_ms(&self, rtt_us: f64) -> f64 {
         let target = (rtt_us / 1000.0 * self.margin / STEP_MS).ceil() * STEP_MS;
@@ -182,15 +199,16 @@ mod tests {
 
     const ROUND: i64 = 1_800_000_000;
 
-    fn law() -> Recovery {
-        Recovery {
-            min_connections: 50.0,
-            margin: 1.5,
-            most_ms: 700.0,
-            hysteresis: 0.2,
-            spurious_share: 0.01,
-            hold_s: 3600,
-            ttl_s: 3600,
+    fn policy() -> Policy {
+        Policy {
+            recovery: Recovery {
+                min_connections: 50.0,
+                margin: 1.5,
+                most_ms: 700.0,
+                hysteresis: 0.2,
+                spurious_share: 0.01,
+            },
+            window_s: 3600,
         }
     }
 
@@ -210,7 +228,7 @@ mod tests {
             word: None,
             is_frozen,
         };
-        let (after, decided) = step(round, &law(), &row);
+        let (after, decided) = step(round, &policy(), &row);
         let (name, _) = Reason::ALL
             .iter()
             .enumerate()
@@ -228,11 +246,16 @@ mod tests {
             state = next;
             (state.handshake_timeout_ms, reason)
         };
-        let mut vain = seen(1000.0, 100.0);
+        let mut vain = seen(1000.0, 50.0);
+        vain.treated_ms = 80.0;
         (vain.treated, vain.treated_resent) = (900.0, 300.0);
         (vain.control, vain.control_resent) = (100.0, 2.0);
         let mut lossy = vain.clone();
         lossy.control_resent = 33.0;
+        let mut slower = vain.clone();
+        slower.handshake_rtt_us = 100_000.0;
+        let mut one = seen(50.0, 50.0);
+        (one.treated_ms, one.treated, one.treated_resent) = (80.0, 1.0, 1.0);
         let nothing = Seen::unknown();
         assert_eq!(lives(0, &seen(49.0, 100.0), false), (0.0, "thin_evidence"));
         assert_eq!(lives(0, &seen(50.0, 100.0), false), (150.0, "learnt"));
@@ -244,19 +267,29 @@ mod tests {
         assert_eq!(lives(900, &seen(50.0, 50.0), false), (80.0, "learnt"));
         assert_eq!(lives(1200, &nothing, false), (80.0, "held_thin_evidence"));
         assert_eq!(lives(1200, &vain, true), (80.0, "held_incomplete_input"));
-        assert_eq!(lives(1200, &lossy, false), (150.0, "learnt"));
-        assert_eq!(lives(1500, &vain, false), (0.0, "spurious"));
-        assert_eq!(lives(5099, &vain, false), (0.0, "held_spurious"));
-        assert_eq!(lives(5100, &vain, false), (150.0, "learnt"));
-        assert_eq!(lives(5400, &vain, false), (0.0, "spurious"));
-        assert_eq!(
-            lives(12_599, &seen(50.0, 100.0), false),
-            (0.0, "held_spurious")
-        );
-        assert_eq!(lives(12_600, &seen(50.0, 467.0), false), (0.0, "slow_path"));
-        assert_eq!(lives(12_900, &seen(50.0, 1.0), false), (50.0, "learnt"));
-        assert_eq!(lives(16_499, &nothing, false), (50.0, "held_thin_evidence"));
-        assert_eq!(lives(16_500, &nothing, false), (0.0, "expired"));
+        // As much is lost of those beside them; one that was sent again is no verdict.
+        assert_eq!(lives(1200, &lossy, false), (80.0, "held_hysteresis"));
+        assert_eq!(lives(1200, &one, false), (80.0, "held_hysteresis"));
+        // Too short, and corrected: what the shorter one did is not held against the longer one.
+        assert_eq!(lives(1200, &slower, false), (150.0, "learnt"));
+        assert_eq!(lives(1500, &slower, false), (150.0, "held_hysteresis"));
+        assert_eq!(lives(1800, &vain, false), (80.0, "learnt"));
+        assert_eq!(lives(2100, &vain, false), (0.0, "spurious"));
+        assert_eq!(lives(5699, &vain, false), (0.0, "held_spurious"));
+        assert_eq!(lives(5700, &vain, false), (80.0, "learnt"));
+        assert_eq!(lives(6000, &vain, false), (0.0, "spurious"));
+        assert_eq!(lives(13_199, &vain, false), (0.0, "held_spurious"));
+        assert_eq!(lives(13_200, &seen(50.0, 467.0), false), (0.0, "slow_path"));
+        // What is in use stays a little above the bound.
+        assert_eq!(lives(13_500, &seen(50.0, 466.0), false), (700.0, "learnt"));
+        assert_eq!(lives(13_800, &seen(50.0, 500.0), false), (750.0, "learnt"));
+        assert_eq!(lives(14_100, &seen(50.0, 566.0), false), (0.0, "slow_path"));
+        assert_eq!(lives(14_400, &seen(50.0, 1.0), false), (50.0, "learnt"));
+        assert_eq!(lives(17_999, &nothing, false), (50.0, "held_thin_evidence"));
+        assert_eq!(lives(18_000, &nothing, false), (0.0, "expired"));
+        assert_eq!(state.hold_until, ROUND + 13_200);
+        let (forgotten, _) = after(ROUND + 13_200 + DAY_S, &state, &nothing, false);
+        assert_eq!((forgotten.hold_until, forgotten.hold_s), (0, 0));
     }
 
     proptest! {
@@ -267,12 +300,13 @@ mod tests {
             let mut state = State::zeros();
             for (at, (rtt_ms, connections, share, is_frozen)) in rtts.into_iter().enumerate() {
                 let mut shown = seen(f64::from(connections), rtt_ms);
+                shown.treated_ms = 1000.0;
                 (shown.treated, shown.treated_resent) = (90.0, (90.0 * share).round());
                 shown.control = 10.0;
                 let round = ROUND + 300 * at as i64;
                 let (next, _) = after(round, &state, &shown, is_frozen);
                 let timeout = next.handshake_timeout_ms;
-                prop_assert!(timeout == 0.0 || (50.0..=700.0).contains(&timeout));
+                prop_assert!(timeout == 0.0 || (50.0..=840.0).contains(&timeout));
                 if !is_frozen && connections >= 50 && timeout > 0.0 {
                     prop_assert!(timeout >= rtt_ms);
                 }

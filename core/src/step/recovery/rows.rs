@@ -10,11 +10,13 @@ columns! {
         connections: f64 as "u4",
         /// High quantile of the handshakes' round trips, microseconds.
         handshake_rtt_us: f64 as "f8",
-        /// Handshakes with the path's timeout.
+        /// The newest timeout that handshakes had, milliseconds.
+        treated_ms: f64 as "u2",
+        /// Handshakes with it.
         treated: f64 as "u4",
         /// Those of them that the edge sent again.
         treated_resent: f64 as "u4",
-        /// Handshakes with the kernel's timeout, beside them by chance.
+        /// Handshakes of the same edges and bundles that kept the kernel's, by chance.
         control: f64 as "u4",
         /// Those of them that the edge sent again.
         control_resent: f64 as "u4",
