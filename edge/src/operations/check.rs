@@ -95,16 +95,16 @@ fn words(path: &str) -> Vec<String> {
 
 /// Says which switch of this network namespace is off, if one is: probes are values 3 and 4 (ip-sysctl), RACK is bit 0.
 fn probes_problem() -> Option<String> {
-    let switches: [(&str, fn(u32) -> bool, u32); 2] = [
-        ("tcp_early_retrans", |value| value >= 3, 3),
-        ("tcp_recovery", |value| value & 1 == 1, 1),
-    ];
-    switches.into_iter().find_map(|(name, is_on, default)| {
-        let path = format!("/proc/sys/net/ipv4/{name}");
-        let value = words(&path).first()?.parse().ok()?;
+    let wrong = |name: &str, default: u32, is_on: fn(u32) -> bool| {
+        let value = words(&format!("/proc/sys/net/ipv4/{name}"))
+            .first()?
+            .parse()
+            .ok()?;
         let fix = format!("net.ipv4.{name} is {value}: set it to {default}, Linux's default");
         (!is_on(value)).then_some(fix)
-    })
+    };
+    wrong("tcp_early_retrans", 3, |value| value >= 3)
+        .or_else(|| wrong("tcp_recovery", 1, |value| value & 1 == 1))
 }
 
 /// Where file systems of this type are mounted.
