@@ -204,6 +204,19 @@ pub trait Columns: Sized + Clone {
     fn zeros() -> Self;
 }
 
+/// No columns: of a part for which operators have no word.
+impl Columns for () {
+    const COLUMNS: &'static [Form] = &[];
+
+    fn read(_: &[Column<'_>], _: &[i64], _: &mut [Self]) {}
+
+    fn write(_: &[Self], _: &mut [ColumnMut<'_>], _: usize) {}
+
+    fn unknown() -> Self {}
+
+    fn zeros() -> Self {}
+}
+
 pub(super) fn each<R, T: Cell>(
     column: &Column<'_>,
     rows: &[i64],

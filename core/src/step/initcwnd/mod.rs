@@ -19,7 +19,7 @@ mod rows;
 use super::columns::ColumnMut;
 use super::damping::Damping;
 use super::round::{Part, Paths, Row};
-use super::words::reasons;
+use super::words::{Action, reasons};
 
 use self::guard::Judged;
 pub use self::rows::{Decided, Override, Seen, State};
@@ -55,15 +55,6 @@ pub struct Initcwnd {
     pub loss_hold_s: i64,
     pub hysteresis: f64,
     pub duty_rounds: f64,
-}
-
-/// What a decision does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum Action {
-    None,
-    Set,
-    Withdraw,
 }
 
 reasons! {
@@ -121,7 +112,7 @@ impl Part for Windows {
     type State = State;
     type Override = Override;
     type Decided = Decided;
-    const ACTIONS: &'static [&'static str] = &["none", "set", "withdraw"];
+    const ACTIONS: &'static [&'static str] = Action::NAMES;
     const REASONS: &'static [(&'static str, &'static str)] = Reason::ALL;
 
     fn decide(round: i64, policy: &Policy, paths: &Paths<'_>, out: &mut [ColumnMut<'_>]) {
@@ -232,13 +223,7 @@ impl<'a> Case<'a> {
     }
 
     fn decided(&self, found: Found, limited: Found, judged: &Judged, after: &State) -> Decided {
-        let action = if found.window > 0.0 {
-            Action::Set
-        } else if self.is_used() {
-            Action::Withdraw
-        } else {
-            Action::None
-        };
+        let action = Action::of(self.before.initcwnd, found.window);
         Decided {
             action: f64::from(action as u8),
             reason: f64::from(found.reason as u8),
