@@ -31,8 +31,8 @@ pub const MAX_RATE: u64 = 10_000_000_000;
 pub const MAX_DEFAULT_RESENT: u32 = 200_000;
 /// Milliseconds: below it a host that is busy for a moment would send again what was not lost.
 pub const MIN_HANDSHAKE_TIMEOUT_MS: u32 = 50;
-/// Milliseconds: the kernel's own (TCP_TIMEOUT_INIT, RFC 6298).
-pub const MAX_HANDSHAKE_TIMEOUT_MS: u32 = 1000;
+/// Milliseconds: the kernel's own (RFC 6298).
+pub const MAX_HANDSHAKE_TIMEOUT_MS: u32 = crate::layout::HANDSHAKE_DEFAULT_MS;
 /// Bytes of an object.
 pub const MAX_OBJECT_BYTES: u64 = 1_000_000_000;
 

@@ -7,17 +7,14 @@
 #include "share.h"
 #include "socket.h"
 
-/* Whether the bundle of an entry has not expired. */
-static __always_inline int in_force(struct entry *entry)
+/* The settings of an entry's bundle; none once it has expired. */
+static __always_inline struct settings *in_force(struct entry *entry)
 {
 	__u32 slot = entry->slot;
 	struct settings *common = bpf_map_lookup_elem(&settings, &slot);
 
-	return common && bpf_ktime_get_boot_ns() < common->deadline_ns;
+	return common && bpf_ktime_get_boot_ns() < common->deadline_ns ? common : 0;
 }
-
-/* The kernel's own timeout of a handshake, milliseconds (TCP_TIMEOUT_INIT). */
-#define MOST_MS 1000
 
 /*
  * Milliseconds after which its SYN or SYN-ACK is sent again; 0 is the kernel's second. The draw is by the cookie, which a
@@ -27,37 +24,34 @@ static __always_inline __u32 handshake_of(struct bpf_sock_ops *ctx, struct entry
 {
 	__u64 cookie;
 
-	if (!entry->handshake_ms)
+	if (!entry->handshake_timeout_ms)
 		return 0;
 	cookie = bpf_get_socket_cookie(ctx);
-	return within(mixed(~cookie ^ common->seed), HANDSHAKE_CONTROL) ? 0 : entry->handshake_ms;
+	return within(mixed(~cookie ^ common->seed), HANDSHAKE_CONTROL) ? 0 : entry->handshake_timeout_ms;
 }
 
 /*
  * A SYN or a SYN-ACK is about to leave; the latter has no socket of its own yet. Where both ends have one timeout and the
  * SYN-ACK is lost, the other's second SYN would come just as it ends: the SYN-ACK would leave twice more, and the kernel then
  * begins with one segment. So a SYN-ACK waits a third longer, which is more than two PoPs' timeouts of one path differ by
- * (recovery.hysteresis), but no longer than the kernel's. The kernel asks for ticks; its timers end up to one early.
+ * (core/src/step/recovery), but no longer than the kernel's. The kernel asks for ticks; its timers end up to one early.
  */
 static __always_inline void hurry(struct bpf_sock_ops *ctx)
 {
 	struct prefix prefix;
 	struct entry *entry = find(ctx, &prefix);
 	struct settings *common;
-	__u32 slot, ms;
+	__u32 ms;
 
 	if (!entry || entry->flags || draining())
 		return;
-	slot = entry->slot;
-	common = bpf_map_lookup_elem(&settings, &slot);
-	if (!common || bpf_ktime_get_boot_ns() >= common->deadline_ns || is_left_alone(ctx, slot))
+	common = in_force(entry);
+	if (!common || is_left_alone(ctx, entry->slot))
 		return;
 	ms = handshake_of(ctx, entry, common);
 	if (!ctx->is_fullsock)
 		ms += ms / 3;
-	if (ms > MOST_MS)
-		return;
-	if (ms)
+	if (ms && ms < HANDSHAKE_DEFAULT_MS)
 		ctx->reply = ((__u64)ms * common->hz + 999) / 1000 + 1;
 }
 

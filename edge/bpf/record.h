@@ -81,7 +81,7 @@ static __always_inline void leave_record(struct bpf_sock_ops *ctx, struct bpf_so
 	record->step = start->step;
 	record->flags = start->flags;
 	record->layout = LAYOUT;
-	record->handshake_ms = start->handshake_ms;
+	record->handshake_timeout_ms = start->handshake_timeout_ms;
 	record->handshake_resent = start->resent < 255 ? start->resent : 255;
 	record->padding = 0;
 	bpf_ringbuf_submit(record, 0);

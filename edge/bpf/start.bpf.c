@@ -78,7 +78,7 @@ static __always_inline void fill(struct bpf_sock_ops *ctx, struct bpf_sock *sk, 
 	start->brake_permille = common->brake_permille;
 	start->brake_connections = common->brake_connections;
 	start->half_life_ns = common->half_life_ns;
-	start->handshake_ms = handshake_of(ctx, entry, common);
+	start->handshake_timeout_ms = handshake_of(ctx, entry, common);
 	if (algorithm > 0 && algorithm <= ALGORITHMS) {
 		start->from_bytes = entry->from_bytes;
 		__builtin_memcpy(start->algorithm, common->algorithms[(algorithm - 1) % ALGORITHMS], ALGORITHM_NAME);

@@ -189,7 +189,7 @@ impl Encoder {
             row.varint::<181>(record.train_us);
         }
         row.varint::<182>(record.first_segments);
-        row.varint::<183>(u32::from(record.handshake_ms));
+        row.varint::<183>(u32::from(record.handshake_timeout_ms));
         row.varint::<184>(u32::from(record.handshake_resent));
         row.len()
     }

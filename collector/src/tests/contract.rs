@@ -667,7 +667,7 @@ fn whole_record() -> Record {
         train_bytes: 13_032,
         train_us: 2_100,
         first_segments: 72,
-        handshake_ms: 250,
+        handshake_timeout_ms: 250,
         handshake_resent: 1,
         arm: 1,
         step: 2,

@@ -19,6 +19,8 @@ pub const OWN_SIDES: usize = 64;
 /// Connections of a thousand that keep the kernel's timeout of the handshake: beside them it shows what ours sends again in
 /// vain.
 pub const HANDSHAKE_CONTROL: u32 = 100;
+/// The kernel's timeout of a handshake, milliseconds (TCP_TIMEOUT_INIT).
+pub const HANDSHAKE_DEFAULT_MS: u32 = 1000;
 
 /// Bytes/s: above it 4 bytes of SO_MAX_PACING_RATE mean no cap.
 const LARGEST_RATE: u64 = u32::MAX as u64 - 1;
@@ -63,7 +65,7 @@ pub struct Entry {
     /// Segments that a first flight of the default sends again, in 1/16; 0 is not known.
     pub default_resent: u16,
     /// Time after which a SYN or a SYN-ACK is sent again, milliseconds; 0 is the kernel's.
-    pub handshake_ms: u16,
+    pub handshake_timeout_ms: u16,
     /// Zeros.
     pub padding: [u8; 2],
 }
@@ -86,7 +88,7 @@ impl Entry {
                 u16::try_from(one.permille.min(1000)).unwrap_or(1000)
             }),
             default_resent: resent_of(entry.default_resent),
-            handshake_ms: entry
+            handshake_timeout_ms: entry
                 .handshake_timeout_ms
                 .map_or(0, |ms| u16::try_from(ms).unwrap_or(0)),
             ..Self::default()

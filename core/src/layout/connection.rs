@@ -134,7 +134,7 @@ pub struct Start {
     /// data_segs_out when [`first_resent`](Self::first_resent) was read: both of the same flights.
     pub first_segments: u32,
     /// Timeout of its handshake, milliseconds; 0 is the kernel's.
-    pub handshake_ms: u16,
+    pub handshake_timeout_ms: u16,
     /// Zero.
     pub padding: u16,
 }
@@ -211,8 +211,8 @@ pub struct Record {
     pub flags: u8,
     /// [`LAYOUT`](super::LAYOUT).
     pub layout: u8,
-    /// Copy of [`Start::handshake_ms`].
-    pub handshake_ms: u16,
+    /// Copy of [`Start::handshake_timeout_ms`].
+    pub handshake_timeout_ms: u16,
     /// SYNs or SYN-ACKs of this host that were sent again.
     pub handshake_resent: u8,
     /// Zero.

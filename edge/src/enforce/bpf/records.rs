@@ -111,7 +111,8 @@ impl From<&layout::Record> for Record {
             resent: raw.resent,
             segments: raw.segments,
             handshake_us: raw.handshake_us,
-            handshake_timeout_ms: (raw.handshake_ms > 0).then_some(raw.handshake_ms),
+            handshake_timeout_ms: (raw.handshake_timeout_ms > 0)
+                .then_some(raw.handshake_timeout_ms),
             handshake_resent: raw.handshake_resent,
             min_rtt_us: raw.min_rtt_us,
             first_us: happened(raw.first_us),
