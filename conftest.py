@@ -16,7 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 pytest_plugins = ["testkit.spent"]
 
-# What tests compile is compiled as set-up did.
+# Tests compile as set-up did.
 for line in (Path(__file__).parent / "tools/checked").read_text().splitlines():
     if not line.startswith("#"):
         os.environ.setdefault(*line.split("=", 1))

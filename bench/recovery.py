@@ -38,7 +38,7 @@ from lab.topology import Topology
 from testkit.starts import TRANSFERS
 
 RATE_MBIT, QUEUE = 100, 20_000
-# Of the law: times the round trip, in steps of so many milliseconds, and the least.
+# Timeouts as the law gives them: a multiple of the round trip, in steps of milliseconds, and the least.
 MARGIN, STEP_MS, LEAST_MS = 1.5, 10, 50
 # Way -> whether the server's edge and the client's have entries.
 WAYS = {"default": (False, False), "server": (True, False), "handshake": (True, True)}
@@ -195,13 +195,13 @@ def address_of(lab: Lab, path: Path, way: str) -> str:
 
 
 def reported(lines: Sequence[str]) -> dict[tuple[str, int], dict[str, Any]]:
-    """What the sender said of each connection, by the client's address and port."""
+    """The sender's line for each connection, by the client's address and port."""
     found = [json.loads(line) for line in lines]
     return {(one["peer"][0], one["peer"][1]): one for one in found if "error" not in one}
 
 
 def matched(lines: Sequence[str], said: Mapping[tuple[str, int], Mapping[str, Any]], address: str) -> Seen:
-    """What both ends say of each connection. Raises BenchError where one in a hundred failed at one of them."""
+    """Both ends' lines of each connection. Raises BenchError where one in a hundred failed at one of them."""
     seen = Seen()
     found = [json.loads(line) for line in lines]
     for one in found:
@@ -282,7 +282,7 @@ BENCH = Bench(
         "rtt_ms": ((50, 150), (50,)),
         "loss_percent": ((0, 1, 2), (2,)),
         "object_bytes": ((10_000, 100_000), (10_000,)),
-        # Of each path, size and way, in so many seconds.
+        # Connections of each path, size and way; the seconds in which they begin.
         "count": (600, 20),
         "seconds": (90.0, 2.0),
     },

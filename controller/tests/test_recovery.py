@@ -10,9 +10,10 @@ import pytest
 from springtide import instants
 from springtide.bundles.render import render
 from springtide.fleet import load_fleet
+from springtide.jobs.due import undecided
 from springtide.laws.base import Contribution
 from springtide.laws.entry import Part
-from springtide.policy import Policy
+from springtide.policy import Policy, load_policy
 
 from testkit.home import FLEET, ROUND, Home
 from testkit.proto import Value
@@ -102,7 +103,7 @@ def test_paths_get_the_timeout_that_their_handshakes_ask_for_and_lose_it_where_i
     assert "a lost SYN or SYN-ACK is sent again after 180 ms" in said
     assert "120 handshakes, of which 99 % took up to 120 ms" in said
 
-    # What is lost is lost with both timeouts; a quarter more with the path's own is in vain.
+    # Losses hit both arms alike: one handshake in ten. A quarter more, with the path's own timeout, is in vain.
     second, now[0] = ROUND + INTERVAL, now[0] + INTERVAL
     rows = [
         *handshakes(second, "ams-1", FRA, [100.0] * 900, 180, again=90),
@@ -138,6 +139,24 @@ def test_nothing_is_decided_where_it_is_off_or_no_edge_runs_the_program(
     assert decided(home, ROUND, handshakes(ROUND, "ams-1", FRA, [100.0] * 200)) == {}
     found: dict[str, Any] = timeouts(home, ROUND)
     assert not any(found.values())
+
+
+def test_one_that_is_turned_off_makes_no_round_due_and_nothing_late(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.policy.write_text(POLICY)
+    monkeypatch.setattr(instants, "now", lambda: ROUND + 90)
+    assert decided(home, ROUND, handshakes(ROUND, "ams-1", FRA, [100.0] * 200)) == {"fra": ("learnt", 150)}
+    home.policy.write_text(POLICY.replace("handshake: true", "handshake: false"))
+    second = ROUND + 2 * INTERVAL
+    monkeypatch.setattr(instants, "now", lambda: second + 90)
+    assert decided(home, second, handshakes(second, "ams-1", FRA, [100.0] * 200)) == {}
+    assert not any(timeouts(home, second).values())
+    store = home.open()
+    assert undecided(store, load_policy(home.policy), second) == []
+    store.close()
+    [step] = [one for one in home.json("status", code=1)["steps"] if one["what"] == "recovery"]
+    assert (step["state"], step["fix"]) == ("note", "")
 
 
 def test_what_one_host_invents_changes_little_where_three_are(home: Home, settled: None) -> None:

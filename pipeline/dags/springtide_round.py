@@ -12,7 +12,7 @@ order; **only the newest round is published**.
 * A new publication starts `springtide_rollout`.
 
 Each step is what a command does: `springtide consume --until-caught-up` (with `SPRINGTIDE_KAFKA`), `rollup`,
-`decide initcwnd`, `decide congestion`, `decide start`, `bundle`, `validate`,
+`decide initcwnd`, `decide congestion`, `decide start`, `decide recovery`, `bundle`, `validate`,
 `publish --once`. Steps that open the store share the pool `springtide_store`.
 """
 

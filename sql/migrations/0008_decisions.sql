@@ -197,9 +197,10 @@ create table if not exists path_decisions$on_cluster (
     trial_young_lossy UInt32 codec (T64, LZ4),
 
     -- The part recovery: the time after which a lost SYN or SYN-ACK is sent again, 0 is the kernel's. Of the last
-    -- rounds a high quantile of handshakes' round trips; the newest timeout that handshakes had, those with it and
-    -- those with the kernel's beside them, and how many of each were sent again.
+    -- rounds the handshakes and a high quantile of their round trips; the newest timeout that handshakes had, those
+    -- with it and those with the kernel's beside them, and how many of each were sent again.
     handshake_timeout_ms UInt16 codec (T64, LZ4),
+    handshakes UInt32 codec (T64, LZ4),
     handshake_rtt_us Nullable(Float64) codec (LZ4),
     treated_ms UInt16 codec (T64, LZ4),
     treated UInt32 codec (T64, LZ4),

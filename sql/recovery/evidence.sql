@@ -49,7 +49,7 @@ of_hosts as (
         of_bundles.ip_version as version,
         of_bundles.host as at_host,
         any(newest.treated_ms) as newest_ms,
-        sum(length(of_bundles.rtts)) as handshakes,
+        sum(length(of_bundles.rtts)) as of_host,
         arrayFlatten(groupArray(of_bundles.rtts)) as all_rtts,
         arrayReduce('quantileExactHigh(0.99)', all_rtts) as high_us,
         sumIf(of_bundles.own, of_bundles.own_ms = newest.treated_ms) as treated,
@@ -71,8 +71,8 @@ paths as (
         at_pop,
         if(to_pop != '', toString(to_pop), springtide_prefix_text(version, network)) as to_destination,
         version,
-        sum(handshakes) as connections,
-        arrayReverseSort(groupArrayIf(high_us, handshakes >= {min_connections:UInt32})) as highest,
+        sum(of_host) as handshakes,
+        arrayReverseSort(groupArrayIf(high_us, of_host >= {min_connections:UInt32})) as highest,
         -- Where no host has enough, all together.
         if(
             empty(highest),
@@ -88,14 +88,14 @@ paths as (
         sum(control_resent) - beside.4 as kernels_resent
     from of_hosts
     group by at_pop, to_pop, network, version
-    having connections >= {min_connections:UInt32}
+    having handshakes >= {min_connections:UInt32}
 )
 
 select
     toFixedString(at_pop, 64) as src_pop,
     toFixedString(to_destination, 64) as destination,
     version as ip_version,
-    toUInt32(least(connections, 4294967295)) as connections,
+    toUInt32(least(handshakes, 4294967295)) as handshakes,
     toFloat64(handshake_rtt_us) as handshake_rtt_us,
     treated_ms,
     toUInt32(least(own, 4294967295)) as treated,

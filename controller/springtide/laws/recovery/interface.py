@@ -53,7 +53,7 @@ class Recovery(Law):
     units = "pairs and prefixes"
     acts = "handshake_timeout_ms > 0"
     explains = ("pop", "prefix")
-    # Where it is off, or no edge enforces by bpf, there is nothing to decide.
+    # Nothing is decided where it is off, or where no edge enforces by bpf.
     every_round = False
 
     def decides(self, policy: Policy, round_unix_s: int) -> bool:
@@ -104,7 +104,7 @@ class Recovery(Law):
         why = few if self.latest(store, round_unix_s) == round_unix_s else "this round was not decided"
         nothing = [("handshake", f"a lost SYN or SYN-ACK is sent again after {_KERNELS}: {why}")]
         history = [HANDSHAKES.as_dict(row) for row in rows]
-        shown = ("round", "ip_version", "action", "reason", "handshake_timeout_ms", "connections", "handshake_rtt_us")
+        shown = ("round", "ip_version", "action", "reason", "handshake_timeout_ms", "handshakes", "handshake_rtt_us")
         return Explained(
             lines=[(row["ip_version"], _lines(row, policy.bundle.ttl_s)) for row in found] or [(None, nothing)],
             decisions=[HANDSHAKES.as_dict(row) for row in found],
@@ -134,7 +134,7 @@ class Recovery(Law):
         newest = HANDSHAKES.last_round(store, round_unix_s + 1, policy.bundle.ttl_s)
         decided = HANDSHAKES.read_round(store, newest)
         chosen = decided[decided["handshake_timeout_ms"] > 0]
-        busiest = chosen[np.argsort(-chosen["connections"].astype(np.int64), kind="stable")]
+        busiest = chosen[np.argsort(-chosen["handshakes"].astype(np.int64), kind="stable")]
         owned, held_out = Owned(fleet), held_out_edges(fleet, policy.holdout)
         entries: dict[str, list[Part]] = {edge: [] for edge in fleet.edges()}
         left_out = []
@@ -163,9 +163,9 @@ def _lines(row: Row, ttl_s: int) -> list[tuple[str, str]]:
     ]
     if after and row["expires_at"] < row["round"] + ttl_s:
         lines.append(("but", "left out of bundles: its evidence is too old"))
-    if row["connections"]:
+    if row["handshakes"]:
         rtt_ms = row["handshake_rtt_us"] / 1000
-        lines.append(("seen", f"{row['connections']:,} handshakes, of which 99 % took up to {rtt_ms:.0f} ms"))
+        lines.append(("seen", f"{row['handshakes']:,} handshakes, of which 99 % took up to {rtt_ms:.0f} ms"))
     if row["treated"]:
         again = f"{row['treated_resent']:,} of {row['treated']:,} with the path's timeout"
         lines.append(("sent again", f"{again}; {row['control_resent']:,} of {row['control']:,} with the kernel's"))

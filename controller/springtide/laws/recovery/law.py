@@ -14,7 +14,7 @@ from springtide.laws.units import UNIT_KEY, placed
 from springtide.policy import Policy
 
 SEEN, STATE = forms("recovery", "seen"), forms("recovery", "state")
-# What the rounds up to this one showed of a path, and what the decisions before it left; `round` is theirs.
+# Evidence of the rounds up to this one, and state that the decisions before it left; `round` is theirs.
 OBSERVED = np.dtype([*UNIT_KEY, *SEEN])
 PREVIOUS = np.dtype([*UNIT_KEY, *STATE, ("round", "<u4")])
 # The rows of path_decisions without what a round has in common.

@@ -36,24 +36,3 @@ class RecoveryPolicy(Section):
         ge=1.1,
         le=5,
     )
-    most_ms: int = tunable(
-        700,
-        "Largest timeout that is given, milliseconds. A slower path keeps the kernel's second.",
-        source="saves at least 300 ms of a lost SYN; a SYN-ACK's is a third longer",
-        ge=50,
-        le=1000,
-    )
-    hysteresis: float = tunable(
-        0.2,
-        "Share by which a timeout must be too long before it is made shorter. A longer one is given at once.",
-        source="the quantile of some hundred round trips moves by as much",
-        ge=0,
-        le=0.9,
-    )
-    spurious_share: float = tunable(
-        0.01,
-        "Share of a path's handshakes that may be sent again in vain, beyond that of the tenth that keeps the second.",
-        source="the quantile: one round trip in a hundred is longer",
-        ge=0.001,
-        le=0.5,
-    )

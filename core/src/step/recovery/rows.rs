@@ -1,13 +1,13 @@
 //! Rows of paths: what records showed of their handshakes, what decisions leave, and what these show.
 
-use crate::step::columns::{Column, ColumnMut, Columns, Form, Instant, Seconds, columns};
+use crate::step::columns::{Instant, Seconds, columns};
 
 columns! {
     /// What the records of the last rounds showed of a path's handshakes. What is unknown is NaN.
     #[derive(Clone, Debug)]
     pub struct Seen {
-        /// Connections.
-        connections: f64 as "u4",
+        /// Handshakes.
+        handshakes: f64 as "u4",
         /// High quantile of the handshakes' round trips, microseconds.
         handshake_rtt_us: f64 as "f8",
         /// The newest timeout that handshakes had, milliseconds.
@@ -48,25 +48,5 @@ columns! {
         reason: f64 as "u1",
         /// Instant at which the value expires.
         expires_at: Instant as "u4",
-    }
-}
-
-/// An operator's word for a path: there is none for handshakes.
-#[derive(Clone, Debug)]
-pub struct Override;
-
-impl Columns for Override {
-    const COLUMNS: &'static [Form] = &[];
-
-    fn read(_: &[Column<'_>], _: &[i64], _: &mut [Self]) {}
-
-    fn write(_: &[Self], _: &mut [ColumnMut<'_>], _: usize) {}
-
-    fn unknown() -> Self {
-        Self
-    }
-
-    fn zeros() -> Self {
-        Self
     }
 }
