@@ -1,0 +1,27 @@
+"""What takes a compilation of its own: fuzzing, and the collector without what only some hosts need."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.proof
+
+
+def run(*command: str) -> str:
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_no_bytes_crash_what_an_edge_reads_before_it_trusts_it() -> None:
+    """Half a minute for each parser."""
+    assert run("tools/fuzz", "30").count("no crash") == 2
+
+
+def test_the_collector_compiles_without_its_network_sinks() -> None:
+    options = ("--release", "-p", "springtide-collector", "--no-default-features", "--locked", "--quiet")
+    run("cargo", "clippy", *options, "--", "-D", "warnings")
