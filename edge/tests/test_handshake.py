@@ -30,16 +30,19 @@ import socket, struct, time
 def seen(seconds, begin):
     tap = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
     tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+    # SO_TIMESTAMPNS: when the kernel sent it, and not when this process was woken.
+    tap.setsockopt(socket.SOL_SOCKET, 35, 1)
     held, found, end = begin(), {}, time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         tap.settimeout(left)
         try:
-            packet, (_, _, kind, *_) = tap.recvfrom(2048)
+            packet, [(_, _, stamp)], _, (_, _, kind, *_) = tap.recvmsg(2048, 64)
         except TimeoutError:
             break
         at = 20 if packet[0] >> 4 == 4 else 40
         if kind == 4 and packet[9 if at == 20 else 6] == 6 and packet[at + 13] & 2:
-            found.setdefault(str(struct.unpack_from("!HH", packet, at)), []).append(time.monotonic())
+            sent = struct.unpack("qq", stamp)
+            found.setdefault(str(struct.unpack_from("!HH", packet, at)), []).append(sent[0] + sent[1] / 1e9)
     return found
 """
 CONNECT = (
