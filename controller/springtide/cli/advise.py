@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -20,6 +21,7 @@ from springtide.cli.options import (
 )
 from springtide.cli.output import print_json, print_table
 from springtide.errors import SpringtideError, ThinInputError
+from springtide.learn import losses
 from springtide.learn.advise import MAX_UNITS, Advice
 from springtide.learn.advise import advise as run
 from springtide.learn.advise_page import page
@@ -64,6 +66,9 @@ def advise(
     too few the others are a lower bound, and the saving reads >=. In all: for the connections that began, each as if
     what it sent were one answer.
 
+    Below it, what loss costs: how much longer connections took that lost something, what waited for retransmission
+    timeouts, and handshakes that were sent again; and what a timeout of handshakes of their own would save.
+
     Exit codes: 0, 1 a failure at run time, 2 bad input or usage, 3 no samples to advise from.
 
     \b
@@ -94,6 +99,18 @@ def advise(
     rows = [[row[name] for name in shown] for row in map(cells, made.paths[:top])]
     print_table(shown, rows, title=f"After {instants.show(since)} up to {instants.show(until)}")
     for line in notes(made, top):
+        click.echo(line)
+    _loss(made.loss, losses.NARROW if narrow else losses.COLUMNS)
+
+
+def _loss(found: losses.Losses, shown: Sequence[str]) -> None:
+    lines = list(found.lines())
+    if not lines:
+        return
+    click.echo()
+    rows = [[row[name] for name in shown] for row in found.table()]
+    print_table(shown, rows, title="What loss costs")
+    for line in (*lines, losses.KEY):
         click.echo(line)
 
 

@@ -1,4 +1,4 @@
-"""What paths would gain if connections started at the proved rate, from samples alone. Nothing is decided."""
+"""What paths would gain if connections started at the proved rate, and what loss costs them. Nothing is decided."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from springtide import instants
 from springtide.laws.columns import Table
 from springtide.laws.units import keys
 from springtide.learn.advise_path import EVIDENCE, SIZES, Basis, Interval, Path, Risk, path_of
+from springtide.learn.losses import Losses, losses
 from springtide.policy import Policy
 from springtide.store import Store
 from springtide.store.files import sql
@@ -32,6 +33,7 @@ class Advice:
     unknown: int
     local: int
     is_cut: bool
+    loss: Losses
 
     @property
     def fresh(self) -> int:
@@ -84,6 +86,7 @@ class Advice:
             "is_cut": self.is_cut,
             "risks": {risk.value: len(paths) for risk, paths in self.at_risk().items()},
             "paths": [_for_machines(path) for path in self.paths[:most]],
+            "loss": self.loss.as_dict(),
         }
 
 
@@ -105,7 +108,10 @@ def advise(store: Store, policy: Policy, since_unix_s: int, until_unix_s: int) -
     local = sum(int(unit["fresh"][0]) for unit in units if not unit["destination"][0])
     paths = [path_of(unit, law, paces=policy.paces(until_unix_s)) for unit in named if unit["rate"][0] > 0]
     paths.sort(key=lambda path: (-path.total_ms.estimate, -path.saving(SIZES[-1]).saved_ms.estimate, path.src_pop))
-    return Advice(since_unix_s, until_unix_s, paths, len(named) - len(paths), local, len(units) == MAX_UNITS)
+    unknown, is_cut = len(named) - len(paths), len(units) == MAX_UNITS
+    return Advice(
+        since_unix_s, until_unix_s, paths, unknown, local, is_cut, losses(store, policy, since_unix_s, until_unix_s)
+    )
 
 
 def _units(table: Table) -> Iterator[Table]:

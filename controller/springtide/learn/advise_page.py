@@ -1,4 +1,4 @@
-"""Advice as one HTML page that needs nothing else: a sentence, two plots as SVG, the table, what it risks.
+"""Advice as one HTML page that needs nothing else: a sentence, two plots as SVG, the paths, the risks, what loss costs.
 
 Plots are 400 units wide, so that a telephone shows their text as large as the page's; what differs differs in shape,
 so that grey suffices. Names are escaped wherever they come from.
@@ -6,7 +6,7 @@ so that grey suffices. Names are escaped wherever they come from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from springtide import instants
@@ -24,6 +24,9 @@ from springtide.learn.advise_words import (
     named,
     size_name,
 )
+from springtide.learn.losses import COLUMNS as LOSS_COLUMNS
+from springtide.learn.losses import KEY as LOSS_KEY
+from springtide.learn.losses import Losses
 from springtide.learn.report_page import STYLE
 
 WIDTH = 400
@@ -69,9 +72,10 @@ def page(advice: Advice, top: int) -> str:
         "<h2>By size of the answer</h2>",
         _sizes(advice),
         f"<h2>The best {len(best)} of {len(advice.paths)} paths</h2>",
-        _table(best),
+        _table(KEY, COLUMNS, list(map(cells, best))),
         "<h2>What it would risk</h2>",
         *_risks(advice),
+        *_loss(advice.loss),
         "<h2>What could mislead</h2>",
         *(f"<p>{escape(text)}</p>" for text in CAVEATS),
         "</main></body></html>\n",
@@ -165,17 +169,25 @@ def _described(path: Path) -> str:
     )
 
 
-def _table(paths: Sequence[Path]) -> str:
+def _loss(found: Losses) -> Iterator[str]:
+    lines = list(found.lines())
+    if lines:
+        yield "<h2>What loss costs</h2>"
+        yield from (f"<p>{escape(line)}</p>" for line in lines)
+        yield _table(LOSS_KEY, LOSS_COLUMNS, found.table())
+
+
+def _table(key: str, columns: Sequence[str], lines: Sequence[Mapping[str, str]]) -> str:
     def kind(name: str) -> str:
         return " class='name'" if name in _NAMES else " class='number'"
 
-    head = "".join(f"<th scope='col'{kind(name)}>{escape(name)}</th>" for name in COLUMNS)
+    head = "".join(f"<th scope='col'{kind(name)}>{escape(name)}</th>" for name in columns)
     rows = [
         "".join(f"<td{kind(name)} data-label='{escape(name)}'>{escape(text)}</td>" for name, text in row.items())
-        for row in map(cells, paths)
+        for row in lines
     ]
     body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return f"<table><caption>{escape(KEY)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<table><caption>{escape(key)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _risks(advice: Advice) -> Iterator[str]:

@@ -62,13 +62,7 @@ class Recovery(Law):
     def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Frame, Frame]:
         if not self.decides(policy, round_unix_s):
             return Frame.empty(0, OBSERVED), Frame.empty(0, PREVIOUS)
-        law = policy.recovery
-        window = {
-            "round_s": round_unix_s,
-            "since_s": round_unix_s - law.window_rounds * policy.round.interval_s,
-            "min_connections": law.min_connections,
-        }
-        return store.frame(sql("recovery/evidence"), OBSERVED, window), HANDSHAKES.left(store, round_unix_s)
+        return _seen(store, policy, round_unix_s), HANDSHAKES.left(store, round_unix_s)
 
     def pops(self, seen: Frame, before: Frame) -> set[str]:
         return pops_of(seen["src_pop"].tolist(), before["src_pop"].tolist())
@@ -76,6 +70,16 @@ class Recovery(Law):
     def decide(self, now: int, policy: Policy, seen: Frame, before: Frame, frozen: Collection[str]) -> Frame:
         found = decide(now, policy, seen, before, frozen)
         return found if self.decides(policy, now) else found[:0]
+
+    def would_give(self, store: Store, policy: Policy, round_unix_s: int) -> dict[tuple[str, str, int], int]:
+        """By source, destination and IP version: the timeout in ms that a path without one would get, also where the
+        law is off."""
+        decided = decide(round_unix_s, policy, _seen(store, policy, round_unix_s), Frame.empty(0, PREVIOUS))
+        chosen = decided[decided["handshake_timeout_ms"] > 0]
+        return {
+            (row["src_pop"], row["destination"], row["ip_version"]): row["handshake_timeout_ms"]
+            for row in HANDSHAKES.rows(chosen)
+        }
 
     def acting(self, decided: Frame) -> Values:
         chosen = decided[decided["handshake_timeout_ms"] > 0]
@@ -153,6 +157,16 @@ class Recovery(Law):
                 if policy.enforce_of(edge, name, round_unix_s).by == "bpf" and edge not in held_out:
                     entries[edge] += own
         return Contribution(entries, "bpf", left_out)
+
+
+def _seen(store: Store, policy: Policy, round_unix_s: int) -> Frame:
+    law = policy.recovery
+    window = {
+        "round_s": round_unix_s,
+        "since_s": round_unix_s - law.window_rounds * policy.round.interval_s,
+        "min_connections": law.min_connections,
+    }
+    return store.frame(sql("recovery/evidence"), OBSERVED, window)
 
 
 def _lines(row: Row, ttl_s: int) -> list[tuple[str, str]]:
