@@ -15,10 +15,11 @@ from dashboards.fleet import fleet
 from dashboards.pairs import pairs
 from dashboards.pipeline import pipeline
 from dashboards.prefixes import prefixes
+from dashboards.recovery import recovery
 from dashboards.rollouts import rollouts
 
 FOLDER = Path(__file__).parent / "json"
-DASHBOARDS = (fleet, pairs, prefixes, benefit, rollouts, pipeline, edges, connections)
+DASHBOARDS = (fleet, pairs, prefixes, benefit, recovery, rollouts, pipeline, edges, connections)
 
 
 def documents() -> dict[str, dict[str, Any]]:

@@ -43,6 +43,7 @@ def operate(home: Home, now: list[int]) -> None:
         home.run("decide", "congestion", "--round", at)
     _roll_out(home, now)
     _arrive_oddly(home)
+    _recover(home)
 
 
 def _roll_out(home: Home, now: list[int]) -> None:
@@ -79,3 +80,13 @@ def _arrive_oddly(home: Home) -> None:
     write_spool(home.spool, "late", [record([late.at(ROUND - 50, ROUND // 300 % 1000 * 5 + 103, 1_000_000)])])
     home.run("ingest", home.spool, code=2)
     home.run("rollup")
+
+
+def _recover(home: Home) -> None:
+    """Timeouts of handshakes as the law leaves them: its edges enforce by routes, so that it decides none itself."""
+    path = {"part": "recovery", "src_pop": "ams", "destination": "fra", "ip_version": 4, "action": "set"}
+    seen = {"treated": 900, "treated_resent": 45, "control": 100, "control_resent": 4, "handshakes": 1000}
+    values = {"handshake_timeout_ms": 180, "treated_ms": 180, "reason": "learnt"}
+    opened = home.open()
+    opened.insert("path_decisions", [path | seen | values | {"round": moment} for moment in ROUNDS[-2:]])
+    opened.close()
