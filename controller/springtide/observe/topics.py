@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +100,8 @@ def differences(admin: AdminClient, wanted: Topics) -> list[Difference]:
 
 
 def apply(admin: AdminClient, wanted: Topics) -> list[Difference]:
-    """Make the brokers' topics match; returns what was different. Doing it twice does nothing."""
+    """Make the brokers' topics match, and wait until they show it; returns what was different. Doing it twice does
+    nothing."""
     found = differences(admin, wanted)
     todo = [difference for difference in found if difference.refused is None]
     try:
@@ -126,6 +128,10 @@ def apply(admin: AdminClient, wanted: Topics) -> list[Difference]:
         _all(admin.incremental_alter_configs(resources) if resources else {})
     except KafkaException as error:
         raise _unanswered("cannot be changed", error) from error
+    # A broker takes a change before it shows it.
+    until = time.monotonic() + TIMEOUT_S
+    while todo and time.monotonic() < until and any(one.refused is None for one in differences(admin, wanted)):
+        time.sleep(0.1)
     return found
 
 
