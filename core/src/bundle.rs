@@ -33,6 +33,8 @@ pub const MAX_DEFAULT_RESENT: u32 = 200_000;
 pub const MIN_HANDSHAKE_TIMEOUT_MS: u32 = 50;
 /// Milliseconds: the kernel's own (RFC 6298).
 pub const MAX_HANDSHAKE_TIMEOUT_MS: u32 = crate::layout::HANDSHAKE_DEFAULT_MS;
+/// Bytes of a connection's beginning that may be sent twice: what the program has room for.
+pub const MAX_COPIED_BYTES: u32 = 65_535;
 /// Bytes of an object.
 pub const MAX_OBJECT_BYTES: u64 = 1_000_000_000;
 
@@ -72,6 +74,8 @@ part! {
         optional brake: Option<Brake>;
         /// Routes or a program.
         required by: Way;
+        /// Bytes of copies for each thousand bytes that the edge sends, at most; without, 20.
+        optional copies_permille: Option<u32>, within 1..=1000;
         /// Destinations that are left alone, whatever the entries say; sorted and unique.
         optional excluded: Vec<Prefix>;
         /// Bytes acknowledged at which a start rate is lifted; without, 60,000.
@@ -93,6 +97,8 @@ part! {
 impl Enforce {
     /// Value with which the rule of the start budget was measured.
     pub const LIFT_BYTES: u32 = 60_000;
+    /// Share of copies that hardly costs a network anything.
+    pub const COPIES_PERMILLE: u32 = 20;
 }
 
 part! {
@@ -165,6 +171,8 @@ part! {
         optional congestion: Option<Congestion>;
         /// The most of `start_rate` that one connection gets, bytes/s.
         optional connection_rate: Option<u64>, within MIN_RATE..=MAX_RATE;
+        /// Bytes at the beginning of each connection whose segments are sent twice, and the SYN-ACK before them.
+        optional copied_bytes: Option<u32>, within 1..=MAX_COPIED_BYTES.into();
         /// Segments that a thousand first flights with the kernel's default were seen to send again.
         optional default_resent: Option<u32>, within 1..=MAX_DEFAULT_RESENT.into();
         /// Time without an answer after which a SYN or a SYN-ACK is sent again, milliseconds; without, the kernel's second.
@@ -188,6 +196,7 @@ impl Entry {
         Self {
             congestion: None,
             connection_rate: None,
+            copied_bytes: None,
             default_resent: None,
             handshake_timeout_ms: None,
             initcwnd: None,

@@ -17,17 +17,24 @@ static __always_inline struct settings *in_force(struct entry *entry)
 }
 
 /*
- * Milliseconds after which its SYN or SYN-ACK is sent again; 0 is the kernel's second. The draw is by the cookie, which a
- * connection has from its SYN on.
+ * Whether a connection recovers from loss as the entry says: all but a share do. The draw is by the cookie, which a connection
+ * has from its SYN on, and is another one than that of records and trials.
  */
-static __always_inline __u32 handshake_of(struct bpf_sock_ops *ctx, struct entry *entry, struct settings *common)
+static __always_inline int recovers(struct bpf_sock_ops *ctx, struct entry *entry, struct settings *common)
 {
-	__u64 cookie;
-
-	if (!entry->handshake_timeout_ms)
+	if (!entry->handshake_timeout_ms && !entry->copied_bytes)
 		return 0;
-	cookie = bpf_get_socket_cookie(ctx);
-	return within(mixed(~cookie ^ common->seed), HANDSHAKE_CONTROL) ? 0 : entry->handshake_timeout_ms;
+	return !within(mixed((__u64)mixed(bpf_get_socket_cookie(ctx) ^ common->seed) << 32), RECOVERY_CONTROL);
+}
+
+/* The SYN-ACK that this CPU sends next leaves twice. Only the first one: for those after it the kernel does not ask. */
+static __always_inline void copy_synack(struct bpf_sock_ops *ctx)
+{
+	__u32 zero = 0;
+	struct copying *mine = bpf_map_lookup_elem(&copying, &zero);
+
+	if (mine)
+		mine->synack = bpf_get_socket_cookie(ctx);
 }
 
 /*
@@ -48,9 +55,14 @@ static __always_inline void hurry(struct bpf_sock_ops *ctx)
 	common = in_force(entry);
 	if (!common || is_left_alone(ctx, entry->slot))
 		return;
-	ms = handshake_of(ctx, entry, common);
-	if (!ctx->is_fullsock)
+	if (!recovers(ctx, entry, common))
+		return;
+	ms = entry->handshake_timeout_ms;
+	if (!ctx->is_fullsock) {
 		ms += ms / 3;
+		if (entry->copied_bytes)
+			copy_synack(ctx);
+	}
 	if (ms && ms < HANDSHAKE_DEFAULT_MS)
 		ctx->reply = ((__u64)ms * common->hz + 999) / 1000 + 1;
 }

@@ -120,6 +120,13 @@ struct {
 } totals SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct copying);
+} copying SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
 } records SEC(".maps");
@@ -135,13 +142,18 @@ static const __u8 no_state[sizeof(struct state)];
 
 #define add(counter, number) __sync_fetch_and_add(&(counter), number)
 
-static __always_inline void count(enum total which)
+static __always_inline void count_more(enum total which, __u64 number)
 {
 	__u32 key = which;
 	__u64 *counter = bpf_map_lookup_elem(&totals, &key);
 
 	if (counter)
-		*counter += 1;
+		*counter += number;
+}
+
+static __always_inline void count(enum total which)
+{
+	count_more(which, 1);
 }
 
 static __always_inline void count_opted_out(void)

@@ -84,6 +84,8 @@ static __always_inline void leave_record(struct bpf_sock_ops *ctx, struct bpf_so
 	record->handshake_timeout_ms = start->handshake_timeout_ms;
 	record->handshake_resent = start->resent < 255 ? start->resent : 255;
 	record->padding = 0;
+	record->copied_bytes = start->copied_bytes;
+	record->copied_segments = start->copied_segments;
 	bpf_ringbuf_submit(record, 0);
 	count(TOTAL_RECORDS);
 }

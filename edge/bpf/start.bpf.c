@@ -78,7 +78,11 @@ static __always_inline void fill(struct bpf_sock_ops *ctx, struct bpf_sock *sk, 
 	start->brake_permille = common->brake_permille;
 	start->brake_connections = common->brake_connections;
 	start->half_life_ns = common->half_life_ns;
-	start->handshake_timeout_ms = handshake_of(ctx, entry, common);
+	if (recovers(ctx, entry, common)) {
+		start->handshake_timeout_ms = entry->handshake_timeout_ms;
+		start->copied_bytes = entry->copied_bytes;
+	}
+	start->sent_end = start->sequence;
 	if (algorithm > 0 && algorithm <= ALGORITHMS) {
 		start->from_bytes = entry->from_bytes;
 		__builtin_memcpy(start->algorithm, common->algorithms[(algorithm - 1) % ALGORITHMS], ALGORITHM_NAME);

@@ -16,9 +16,8 @@ pub const ALGORITHM_NAME: usize = 16;
 /// Ports and networks of this host whose connections are left alone, of a bundle.
 pub const OWN_SIDES: usize = 64;
 
-/// Connections of a thousand that keep the kernel's timeout of the handshake: beside them it shows what ours sends again in
-/// vain.
-pub const HANDSHAKE_CONTROL: u32 = 100;
+/// Connections of a thousand that recover from loss as the kernel does: beside them it shows what ours is worth.
+pub const RECOVERY_CONTROL: u32 = 100;
 /// The kernel's timeout of a handshake, milliseconds (TCP_TIMEOUT_INIT).
 pub const HANDSHAKE_DEFAULT_MS: u32 = 1000;
 
@@ -66,8 +65,8 @@ pub struct Entry {
     pub default_resent: u16,
     /// Time after which a SYN or a SYN-ACK is sent again, milliseconds; 0 is the kernel's.
     pub handshake_timeout_ms: u16,
-    /// Zeros.
-    pub padding: [u8; 2],
+    /// Bytes at a connection's beginning that are sent twice, and its SYN-ACK; 0 is none.
+    pub copied_bytes: u16,
 }
 
 impl Entry {
@@ -91,6 +90,9 @@ impl Entry {
             handshake_timeout_ms: entry
                 .handshake_timeout_ms
                 .map_or(0, |ms| u16::try_from(ms).unwrap_or(0)),
+            copied_bytes: entry
+                .copied_bytes
+                .map_or(0, |bytes| u16::try_from(bytes).unwrap_or(u16::MAX)),
             ..Self::default()
         }
     }
@@ -133,6 +135,10 @@ pub struct Settings {
     pub record_permille: u32,
     /// Ticks of the kernel's timers in a second (CONFIG_HZ).
     pub hz: u32,
+    /// Bytes of copies for each thousand bytes sent, at most.
+    pub copies_permille: u32,
+    /// Zero.
+    pub padding: u32,
     /// Names, each with zeros at its end.
     pub algorithms: [[u8; ALGORITHM_NAME]; ALGORITHMS],
 }

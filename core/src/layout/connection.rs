@@ -135,8 +135,12 @@ pub struct Start {
     pub first_segments: u32,
     /// Timeout of its handshake, milliseconds; 0 is the kernel's.
     pub handshake_timeout_ms: u16,
-    /// Zero.
-    pub padding: u16,
+    /// Bytes of its beginning that are sent twice; 0 is none.
+    pub copied_bytes: u16,
+    /// Sequence number up to which segments have been sent.
+    pub sent_end: u32,
+    /// Segments that were sent twice.
+    pub copied_segments: u32,
 }
 
 /// A connection's first flights, written as it closes. Times in microseconds since it was established, 0 never. The
@@ -217,4 +221,8 @@ pub struct Record {
     pub handshake_resent: u8,
     /// Zero.
     pub padding: u8,
+    /// Copy of [`Start::copied_bytes`].
+    pub copied_bytes: u32,
+    /// Copy of [`Start::copied_segments`].
+    pub copied_segments: u32,
 }

@@ -168,6 +168,18 @@ pub struct State {
     pub excused: u64,
 }
 
+/// Copies that a CPU sends.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Copying {
+    /// Bytes of copies that are not yet paid for by what was sent, times a thousand.
+    pub owed: u64,
+    /// Cookie of the connection whose SYN-ACK is about to leave, and is sent twice; 0 is none.
+    pub synack: u64,
+    /// Departure time of the copy that is about to leave, nanoseconds; 0 is at once.
+    pub departs_ns: u64,
+}
+
 /// Counters of the whole program, one set per CPU.
 #[derive(Clone, Copy, Debug, TryFromBytes)]
 #[repr(C)]
@@ -212,7 +224,13 @@ pub enum Total {
     CapsEnded,
     /// Brakes that were taken back.
     Excused,
+    /// Segments that were sent twice, SYN-ACKs among them.
+    Copies,
+    /// Bytes of these.
+    CopiedBytes,
+    /// Copies that the budget left out, or the kernel.
+    CopiesRefused,
 }
 
 /// Number of [`Total`]s.
-pub const TOTALS: usize = 20;
+pub const TOTALS: usize = 23;

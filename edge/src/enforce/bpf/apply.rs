@@ -9,6 +9,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::copies;
 use super::encode::{Encoded, Moment, encode};
 use super::error::{Result, failed, plain};
 use super::others;
@@ -91,6 +92,7 @@ pub fn apply(bundle: &Bundle, places: &Places) -> Result<Applied> {
     let encoded = encode(bundle, moment)?;
     swap(&set, &before, bundle, moment, &encoded)?;
     let mut warnings = settle_leftovers(places);
+    warnings.extend(copies::attach(&set, encoded.copies));
     let failed = [prune(&set, &encoded).err(), remove_leftovers(places).err()];
     warnings.extend(failed.into_iter().flatten().map(|error| error.to_string()));
     Ok(Applied {

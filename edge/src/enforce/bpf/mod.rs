@@ -4,22 +4,25 @@
 //! that must outlive a process is pinned in one directory of a BPF file system:
 //!
 //! ```text
-//! PINS/v4/link       the program on its cgroup
-//! PINS/v4/bundle     one slot: a trie of prefixes, both families; swapped in one write
-//! PINS/v4/settings   what a generation's entries share: deadline, lift, brake, shares
-//! PINS/v4/left_alone of a generation: ports and networks of this host that are left alone
-//! PINS/v4/about      which generation is in force
-//! PINS/v4/states     per prefix that has seen connections: budget, brake, counters
-//! PINS/v4/starts     what each connection started with (socket storage)
-//! PINS/v4/totals     counters of the whole program
-//! PINS/v4/opted_out  how many connections were, for that
-//! PINS/v4/records    first flights (ring buffer)
+//! PINS/v5/link       the program on its cgroup
+//! PINS/v5/bundle     one slot: a trie of prefixes, both families; swapped in one write
+//! PINS/v5/settings   what a generation's entries share: deadline, lift, brake, shares
+//! PINS/v5/left_alone of a generation: ports and networks of this host that are left alone
+//! PINS/v5/about      which generation is in force
+//! PINS/v5/states     per prefix that has seen connections: budget, brake, counters
+//! PINS/v5/starts     what each connection started with (socket storage)
+//! PINS/v5/totals     counters of the whole program
+//! PINS/v5/opted_out  how many connections were, for that
+//! PINS/v5/records    first flights (ring buffer)
+//! PINS/v5/copying    bytes of copies that each CPU owes
+//! PINS/v5/copies-N   the program that copies, on device N
 //! ```
 //!
-//! A new set is made as `v4-new` and renamed: a process that is killed leaves the old state, or a directory that the next
+//! A new set is made as `v5-new` and renamed: a process that is killed leaves the old state, or a directory that the next
 //! `apply` or `withdraw` removes. Two at once are the caller's to prevent.
 
 mod apply;
+mod copies;
 mod encode;
 mod error;
 mod handle;

@@ -18,6 +18,9 @@ use springtide_core::layout::{Entry, Prefix};
 /// The sockops program.
 static START: Embedded<{ include_bytes!(concat!(env!("OUT_DIR"), "/start.bpf.o")).len() }> =
     Embedded(*include_bytes!(concat!(env!("OUT_DIR"), "/start.bpf.o")));
+/// The program that copies segments at a device's egress.
+static COPY: Embedded<{ include_bytes!(concat!(env!("OUT_DIR"), "/copy.bpf.o")).len() }> =
+    Embedded(*include_bytes!(concat!(env!("OUT_DIR"), "/copy.bpf.o")));
 /// The iterator over open connections.
 static RESTORE: Embedded<{ include_bytes!(concat!(env!("OUT_DIR"), "/restore.bpf.o")).len() }> =
     Embedded(*include_bytes!(concat!(env!("OUT_DIR"), "/restore.bpf.o")));
@@ -27,7 +30,7 @@ static RESTORE: Embedded<{ include_bytes!(concat!(env!("OUT_DIR"), "/restore.bpf
 struct Embedded<const SIZE: usize>([u8; SIZE]);
 
 /// The maps that outlive a process: each is pinned under its name.
-pub(super) const MAPS: [&str; 9] = [
+pub(super) const MAPS: [&str; 10] = [
     "bundle",
     "settings",
     "left_alone",
@@ -36,6 +39,7 @@ pub(super) const MAPS: [&str; 9] = [
     "starts",
     "totals",
     "opted_out",
+    "copying",
     "records",
 ];
 
@@ -55,11 +59,20 @@ pub(super) fn object_hash() -> [u8; 32] {
 
 /// Loads the program; its maps are those pinned in a directory, or new ones.
 pub(super) fn load(pinned: Option<&Path>) -> Result<Object> {
+    load_with(&START.0, pinned)
+}
+
+/// Loads the program that copies, on the maps pinned in a directory.
+pub(super) fn load_copy(pinned: &Path) -> Result<Object> {
+    load_with(&COPY.0, Some(pinned))
+}
+
+fn load_with(bytes: &[u8], pinned: Option<&Path>) -> Result<Object> {
     set_print(Some((PrintLevel::Warn, listen)));
     if let Ok(mut said) = SAID.lock() {
         said.clear();
     }
-    let mut open = open(&START.0)?;
+    let mut open = open(bytes)?;
     if let Some(directory) = pinned {
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();

@@ -59,6 +59,10 @@ pub struct Record {
     pub handshake_timeout_ms: Option<u16>,
     /// SYNs or SYN-ACKs of this host that were sent again.
     pub handshake_resent: u8,
+    /// Bytes of its beginning that were sent twice; None is none.
+    pub copied_bytes: Option<u32>,
+    /// Segments that were sent twice.
+    pub copied_segments: u32,
     /// Least round trip.
     pub min_rtt_us: u32,
     /// First data acknowledged.
@@ -114,6 +118,8 @@ impl From<&layout::Record> for Record {
             handshake_timeout_ms: (raw.handshake_timeout_ms > 0)
                 .then_some(raw.handshake_timeout_ms),
             handshake_resent: raw.handshake_resent,
+            copied_bytes: happened(raw.copied_bytes),
+            copied_segments: raw.copied_segments,
             min_rtt_us: raw.min_rtt_us,
             first_us: happened(raw.first_us),
             acked_10k_us: happened(raw.acked_10k_us),

@@ -8,6 +8,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use serde::{Serialize, Serializer};
 use zerocopy::FromBytes;
 
+use super::copies;
 use super::error::{Result, failed, plain};
 use super::others::others;
 use super::pins::{self, Places};
@@ -117,6 +118,8 @@ pub struct Condition {
     pub excluded: u32,
     /// Ids of other sockops programs that see the same connections, on its cgroup or above.
     pub others: Vec<u32>,
+    /// Numbers of the devices at which segments are sent twice.
+    pub copying_devices: Vec<u32>,
     /// What is not as it was left; empty where all is as it was left.
     pub drift: Vec<Drift>,
 }
@@ -213,6 +216,7 @@ fn about(set: &Path, places: &Places, found: &mut Condition) -> Result<()> {
     found.entries = about.entries;
     found.excluded = about.excluded;
     found.others = others(places, &about).unwrap_or_default();
+    found.copying_devices = copies::devices(set);
     found.expired = about.generation > 0
         && expired(set, about.slot).unwrap_or(clock::second().0 >= about.expires_at);
     match pins::link(set)? {

@@ -47,6 +47,12 @@ pub struct Totals {
     pub braked: u64,
     /// Brakes that were taken back, as the kernel's default lost as much.
     pub excused: u64,
+    /// Segments sent twice.
+    pub copies: u64,
+    /// Bytes of these.
+    pub copied_bytes: u64,
+    /// Copies that the budget or the kernel refused.
+    pub copies_refused: u64,
     /// First-flight records written.
     pub records: u64,
     /// First-flight records that found no room.
@@ -78,6 +84,9 @@ impl Totals {
             switched: of(Total::Switched),
             braked: of(Total::Braked),
             excused: of(Total::Excused),
+            copies: of(Total::Copies),
+            copied_bytes: of(Total::CopiedBytes),
+            copies_refused: of(Total::CopiesRefused),
             records: of(Total::Records),
             records_lost: of(Total::RecordsLost),
             caps: of(Total::Caps),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::copies;
 use super::error::{Result, failed, is_missing, plain};
 use super::pins::{self, LINK, Places};
 use super::put_back::put_back;
@@ -47,6 +48,7 @@ pub fn withdraw(places: &Places, live: Live) -> Result<Withdrawn> {
     sets.extend(pins::leftovers(places));
     for set in &sets {
         settle(set, &places.cgroup, live, &mut done);
+        copies::detach(set);
         if let Ok(Some(link)) = pins::link(set) {
             // Another handle may hold the link: it ends here all the same.
             if let Err(error) = link.detach() {
