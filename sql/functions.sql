@@ -29,6 +29,10 @@ create or replace function springtide_is_local$on_cluster as (dst_ip, is_own) ->
     or dst_ip between toIPv6('::ffff:169.254.0.0') and toIPv6('::ffff:169.254.255.255')
     or dst_ip between toIPv6('fe80::') and toIPv6('febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff');
 
+-- Segments that arrived twice beyond those that the host sent twice by itself: they were sent again in vain.
+create or replace function springtide_spurious$on_cluster as (dsack_dups, copied_segments) ->
+    coalesce(dsack_dups, 0) - least(coalesce(dsack_dups, 0), coalesce(copied_segments, 0));
+
 -- What a connection was delivered over the time in which it had data in flight, bytes/s. Fewer bytes than 100 kB show
 -- nothing of the path: 0.
 create or replace function springtide_mean_rate$on_cluster as (acked, busy_us) ->

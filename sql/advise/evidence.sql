@@ -79,7 +79,7 @@ sockets as (
         max(kind = 'CLOSE') as closed,
         max(coalesce(bytes_sent, 0)) as sent,
         max(coalesce(bytes_retrans, 0)) as retransmitted,
-        max(coalesce(dsack_dups, 0)) as twice,
+        max(springtide_spurious(dsack_dups, copied_segments)) as twice,
         argMaxIf(coalesce(snd_mss, 0), moment, kind != 'FIRST_FLIGHT') as mss,
         argMaxIf(coalesce(snd_wnd, 0), moment, kind != 'FIRST_FLIGHT') as receiver_window,
         argMaxIf(coalesce(rtt, 0), moment, kind != 'FIRST_FLIGHT') as last_rtt,

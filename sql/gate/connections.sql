@@ -45,8 +45,8 @@ records as (
         coalesce(bytes_sent, 0) as sent,
         -- What the peer already had was not lost (RFC 2883): segments reported as duplicates are subtracted, each as a
         -- full one at most.
-        coalesce(bytes_retrans, 0)
-        - least(coalesce(bytes_retrans, 0), toUInt64(coalesce(dsack_dups, 0)) * coalesce(snd_mss, 0)) as again,
+        toUInt64(springtide_spurious(dsack_dups, copied_segments)) * coalesce(snd_mss, 0) as in_vain,
+        coalesce(bytes_retrans, 0) - least(coalesce(bytes_retrans, 0), in_vain) as again,
         -- -1 where the kernel does not report it.
         coalesce(toInt64(total_rto), -1) as timeouts,
         coalesce(toInt64(segs_in), -1) as received,

@@ -204,6 +204,9 @@ create table if not exists tcp_samples$local$on_cluster (
     handshake_timeout_ms Nullable(UInt16) codec (ZSTD(1)),
     -- SYNs or SYN-ACKs of the host that were sent again; 255 for as many and more.
     handshake_retrans Nullable(UInt8) codec (ZSTD(1)),
+    -- Segments that the host sent twice by itself, and the bytes of the beginning that it was to send so.
+    copied_segments Nullable(UInt32) codec (ZSTD(1)),
+    copied_bytes Nullable(UInt16) codec (ZSTD(1)),
 
     -- From here on derived at insert, the same for whoever inserts: the view on Kafka, `springtide ingest`, a
     -- collector that writes here itself.

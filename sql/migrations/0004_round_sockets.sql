@@ -263,7 +263,10 @@ create table if not exists rollup_flights$on_cluster (
     -- The timeout of its handshake, milliseconds; 0 is the kernel's.
     handshake_timeout_ms UInt16 default 0 codec (ZSTD(1)),
     -- SYNs or SYN-ACKs of the host that were sent again.
-    handshake_resent UInt8 default 0 codec (ZSTD(1))
+    handshake_resent UInt8 default 0 codec (ZSTD(1)),
+    -- Bytes of its beginning that were sent twice, and how many segments that were.
+    copied_bytes UInt16 default 0 codec (ZSTD(1)),
+    copied_segments UInt32 default 0 codec (ZSTD(1))
 )
 engine = ${replicated}MergeTree$replica
 partition by toYYYYMMDD(round)

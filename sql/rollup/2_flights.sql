@@ -41,7 +41,9 @@ with records as (
                     0
                 ),
                 coalesce(handshake_timeout_ms, 0),
-                coalesce(handshake_retrans, 0)
+                coalesce(handshake_retrans, 0),
+                coalesce(copied_bytes, 0),
+                coalesce(copied_segments, 0)
             ),
             time_unix_us
         ) as started,
@@ -213,6 +215,8 @@ select
         0
     ) as train_bytes_per_s,
     tupleElement(started, 15) as handshake_timeout_ms,
-    tupleElement(started, 16) as handshake_resent
+    tupleElement(started, 16) as handshake_resent,
+    tupleElement(started, 17) as copied_bytes,
+    tupleElement(started, 18) as copied_segments
 from given
 settings prefer_column_name_to_alias = 1, max_bytes_before_external_group_by = 4000000000

@@ -91,7 +91,7 @@ within as (
         -- More counters, packed: segments that arrived twice, timeouts, and whether anything, the handshake included,
         -- was retransmitted.
         max(
-            bitShiftLeft(toUInt64(coalesce(dsack_dups, 0)), 32)
+            bitShiftLeft(toUInt64(springtide_spurious(dsack_dups, copied_segments)), 32)
             + least(coalesce(total_rto, 0), 2147483647) * 2
             + (coalesce(total_retrans, 0) > 0)
         ) as twice_timeouts_again,

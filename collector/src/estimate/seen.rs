@@ -236,7 +236,9 @@ impl Seen {
         one.mss = sample.snd_mss.unwrap_or(0);
         one.sent = one.sent.max(sample.bytes_sent.unwrap_or(0));
         one.again = one.again.max(sample.bytes_retrans.unwrap_or(0));
-        one.twice = one.twice.max(sample.dsack_dups.unwrap_or(0));
+        let copies = sample.copied_segments.unwrap_or(0);
+        let twice = sample.dsack_dups.unwrap_or(0).saturating_sub(copies);
+        one.twice = one.twice.max(twice);
         // Without the counter it may have had many.
         one.requests = one.requests.max(sample.data_segs_in.unwrap_or(2));
         one.is_given |=

@@ -25,6 +25,7 @@ pub struct Start {
     pub(crate) rate: u32,
     pub(crate) arm: u32,
     pub(crate) step: u32,
+    pub(crate) copied_segments: u32,
 }
 
 impl Start {
@@ -34,6 +35,7 @@ impl Start {
         round: i64,
         (window, rate): (u32, u32),
         (arm, step): (u8, u8),
+        copied_segments: u32,
     ) -> Option<Self> {
         let known = layout == LAYOUT
             && u16::try_from(window).is_ok()
@@ -45,6 +47,7 @@ impl Start {
             rate,
             arm: arm.into(),
             step: step.into(),
+            copied_segments,
         })
     }
 }
@@ -90,6 +93,7 @@ fn read(value: &[u8]) -> Found {
         start.round,
         (start.window, start.rate),
         (start.arm, start.step),
+        start.copied_segments,
     );
     known.map_or(Found::Unreadable, Found::Start)
 }

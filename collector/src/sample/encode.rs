@@ -191,6 +191,7 @@ impl Encoder {
         row.varint::<182>(record.first_segments);
         row.varint::<183>(u32::from(record.handshake_timeout_ms));
         row.varint::<184>(u32::from(record.handshake_resent));
+        happened::<185>(record.copied_bytes, &mut row);
         row.len()
     }
 
@@ -295,12 +296,13 @@ fn encode_start(start: &Start, row: &mut RowWriter<'_>) {
     row.varint::<162>(start.rate);
     row.varint::<163>(start.arm);
     row.varint::<164>(start.step);
+    happened::<165>(start.copied_segments, row);
 }
 
-/// A time, absent where it did not happen.
-fn happened<const NUMBER: u32>(us: u32, row: &mut RowWriter<'_>) {
-    if us > 0 {
-        row.varint::<NUMBER>(us);
+/// A number, absent where it is 0.
+fn happened<const NUMBER: u32>(number: u32, row: &mut RowWriter<'_>) {
+    if number > 0 {
+        row.varint::<NUMBER>(number);
     }
 }
 
@@ -329,6 +331,6 @@ fn cut(text: &str, limit: usize) -> &str {
 const TIME_PLACEHOLDER: u64 = 1 << 55;
 
 const _: () = assert!(
-    fields::by_hand::FIELDS.len() == 13 && fields::flight::FIELDS.len() == 15,
+    fields::by_hand::FIELDS.len() == 13 && fields::flight::FIELDS.len() == 16,
     "a field added by hand must be encoded by hand"
 );

@@ -120,6 +120,7 @@ by_hand! {
         started_rate: 162, "uint32", u32::LIMIT;
         started_arm: 163, "uint32", u32::LIMIT;
         started_step: 164, "uint32", u32::LIMIT;
+        copied_segments: 165, "uint32", u32::LIMIT;
     }
 }
 
@@ -141,6 +142,7 @@ by_hand! {
         first_flight_segs: 182, "uint32", u32::LIMIT;
         handshake_timeout_ms: 183, "uint32", u32::LIMIT;
         handshake_retrans: 184, "uint32", u32::LIMIT;
+        copied_bytes: 185, "uint32", u32::LIMIT;
     }
 }
 

@@ -586,7 +586,7 @@ proptest! {
         prop_assert_eq!((found, stats.attributes_skipped), (UNKNOWN, 1));
         prop_assert_eq!(started(&storages, Some(MAP + 1)).0, UNKNOWN);
 
-        let known = Start::known(LAYOUT, round, (window, rate), (arm, step)).unwrap();
+        let known = Start::known(LAYOUT, round, (window, rate), (arm, step), 0).unwrap();
         let encoder = Encoder::new(&identity(), 1, SampleKind::Close, AccEcn::Unknown);
         let (payload, mut slot) = (payload_with(&[]), [0; SLOT]);
         let view = SocketView::parse(&payload).unwrap();
@@ -669,6 +669,8 @@ fn whole_record() -> Record {
         first_segments: 72,
         handshake_timeout_ms: 250,
         handshake_resent: 1,
+        copied_bytes: 20_000,
+        copied_segments: 15,
         arm: 1,
         step: 2,
         layout: LAYOUT,
@@ -709,6 +711,8 @@ fn what_a_record_has_stands_in_its_row() {
         first_flight_segs: Some(72),
         handshake_timeout_ms: Some(250),
         handshake_retrans: Some(1),
+        copied_bytes: Some(20_000),
+        copied_segments: Some(15),
         ..found.clone()
     };
     assert_eq!((found.cookie, &found), (77, &expected));
