@@ -72,13 +72,15 @@ def given(paths: Sequence[Path], edges: int) -> Entries:
     return {edge_of("springtide", number): found for number in range(edges)}
 
 
-def apply(lab: Lab, edge: str, entries: Sequence[Mapping[str, Any]], directory: File, round_s: int) -> None:
+def apply(
+    lab: Lab, edge: str, entries: Sequence[Mapping[str, Any]], directory: File, round_s: int, **enforce: Any
+) -> None:
     """By `springtide-edge` on the edge. Raises CommandError."""
     now = int(time.time())
     pop = lab.topology.edges()[edge]
     first = {"schema_version": 1, "edge": edge, "pop": pop, "round": instant(round_s), "policy_version": "0" * 12}
     times = {"created_at": instant(now), "expires_at": instant(now + LIVES_S)}
-    bundle = sealed({**first, **times, "enforce": enforcement("bpf"), "entries": list(entries)})
+    bundle = sealed({**first, **times, "enforce": enforcement("bpf", **enforce), "entries": list(entries)})
     file = directory / f"{edge}.json"
     file.write_text(json.dumps(bundle))
     edge_command(lab, edge, directory / edge, "apply", str(file), "--unsigned")
