@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 from typing import Any
@@ -11,16 +12,19 @@ from typing import Any
 import pytest
 
 from testkit.host import FAR, NEAR, Host
+from testkit.packets import SYN, syn
 
 pytestmark = pytest.mark.root
 
-# Bytes that are sent twice, of each connection's SIZE. Packets of the emulated path have 1,448 bytes of data at most.
-COPIED, SIZE, SEGMENT = 20_000, 60_000, 1448
+# Bytes that are sent twice, of each connection's SIZE.
+COPIED, SIZE = 20_000, 60_000
+# An address that its network drops all packets to, and nobody answers for.
+SILENT = "10.77.2.50"
 # One connection in ten is not copied: of 120 none is with odds of 3e-6, and fewer than 84 are with odds of 1e-9.
 COUNT = 120
 COPIES = [{"prefix": "10.77.2.0/24", "copied_bytes": COPIED}, {"prefix": "fd77:2::/48", "copied_bytes": COPIED}]
-# The edge accepts connections, or opens them to an address, and sends so many bytes on each. Of what leaves, by both ports:
-# how often each packet does, the SYN-ACK and segments by the number of their first byte.
+# The edge accepts connections, or opens them to an address, and sends so many bytes on each. Of what leaves, by both
+# ports: how often each packet does, the SYN-ACK and segments by the number of their first byte.
 SEND = """
 import collections, fcntl, json, socket, struct, sys, threading, time
 group, size, count, address = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
@@ -72,6 +76,27 @@ for number in range(count):
         left -= len(one.recv(left))
     one.close()
 """
+# A listener that soon answers with cookies. How many SYN-ACKs leave for each port before any is sent again.
+BACKLOG = 16
+FLOODED = """
+import collections, json, socket, struct, sys, time
+open(sys.argv[1] + "/cgroup.procs", "w").write("0")
+tap = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
+tap.setsockopt(socket.SOL_SOCKET, 33, 1 << 26)
+server = socket.create_server(("192.168.0.1", 7003), backlog=BACKLOG)
+print("ready", flush=True)
+found, end = collections.Counter(), None
+while end is None or (left := end - time.monotonic()) > 0:
+    tap.settimeout(10 if end is None else left)
+    try:
+        packet, (_, _, kind, *_) = tap.recvfrom(70000)
+    except TimeoutError:
+        break
+    if kind == 4 and packet[9] == 6 and packet[33] & 18 == 18:
+        end = end or time.monotonic() + 0.8
+        found[struct.unpack_from("!H", packet, 22)[0]] += 1
+print(json.dumps(found))
+""".replace("BACKLOG", str(BACKLOG))
 # Two connections with one pair of ports would be one here.
 PORTS = itertools.count(20_000, 1000)
 
@@ -121,3 +146,66 @@ def test_what_the_bundle_says_leaves_twice_of_nine_in_ten_and_nothing_else(host:
     assert copied(host, FAR[0]) == 0
     assert host.run("apply", host.document(COPIES, opted_out=[{"port": 7002}])).code == 0
     assert copied(host) == 0
+
+
+def test_copies_end_with_their_budget(host: Host) -> None:
+    """Two bytes in a hundred of what is sent, and what each CPU may owe."""
+    assert host.run("apply", host.document(COPIES)).code == 0
+    sent(host)
+    totals = host.run("status").report["program"]["totals"]
+    # Headers and acknowledgements are sent as well: less than a tenth of the data.
+    most = 0.02 * 1.1 * (COUNT * SIZE + totals["copied_bytes"]) + (os.cpu_count() or 1) * 256 * 1024
+    assert 0 < totals["copied_bytes"] <= most
+    assert totals["copies_refused"] > 0
+
+
+def test_a_flood_of_syns_is_answered_twice_as_long_as_the_kernel_remembers_them(host: Host) -> None:
+    """Of more half-open connections than its backlog the kernel sends cookies, which nothing of ours sees."""
+    host.edge.ip("route", "add", "blackhole", SILENT, namespace=host.edge.peer)
+    assert host.run("apply", host.document(COPIES, copies_permille=1000)).code == 0
+    command = [*host.inside(), sys.executable, "-c", FLOODED, str(host.cgroup)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "ready\n"
+        raw = ["ip", "netns", "exec", host.edge.peer, sys.executable, "-c", SYN]
+        packets = " ".join(syn(SILENT, NEAR[0], 20_000 + number, 7003) for number in range(400))
+        subprocess.run(raw, input=packets, check=True, text=True)
+        answers = json.loads(server.communicate(timeout=60)[0])
+    twice = sum(times == 2 for times in answers.values())
+    assert len(answers) > 300
+    assert 1 <= twice <= 2 * BACKLOG
+    assert max(answers.values()) == 2
+
+
+def test_others_at_the_same_device_stay_and_nothing_of_ours_does(host: Host) -> None:
+    device = json.loads(host.edge.ip("-json", "route", "get", FAR[0]))[0]["dev"]
+
+    def tc(*arguments: str) -> str:
+        command = ["ip", "netns", "exec", host.edge.name, "tc", *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def ours() -> int:
+        return len(list(host.pins.glob("v*/copies-*")))
+
+    devices, before = len(json.loads(host.edge.ip("-json", "link"))) - 1, ours()
+    tc("qdisc", "add", "dev", device, "clsact")
+    # A classic filter that takes every packet.
+    tc("filter", "add", "dev", device, "egress", "bpf", "bytecode", "1,6 0 0 4294967295,", "flowid", "1:1")
+    rules = tc("filter", "show", "dev", device, "egress")
+    assert host.run("apply", host.document(COPIES, copies_permille=1000)).code == 0
+    assert (before, ours()) == (0, devices)
+    assert 84 <= copied(host, FAR[0]) < COUNT
+    # Somebody takes it off: drift, which the next application mends.
+    for pin in host.pins.glob("v*/copies-*"):
+        pin.unlink()
+    assert (host.run("status").code, ours()) == (3, 0)
+    assert host.run("apply", host.document(COPIES, copies_permille=1000)).code == 0
+    assert (host.run("status").code, ours()) == (0, devices)
+    # A bundle without copies takes it off too.
+    assert host.run("apply", host.document([{"prefix": "10.77.2.0/24", "initcwnd": 20}])).code == 0
+    assert (host.run("status").code, ours()) == (0, 0)
+    assert host.run("apply", host.document(COPIES, copies_permille=1000)).code == 0
+    assert host.run("withdraw").code == 0
+    assert ours() == 0
+    assert tc("filter", "show", "dev", device, "egress") == rules
+    assert copied(host, FAR[0]) == 0

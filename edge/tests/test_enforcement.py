@@ -114,7 +114,7 @@ def test_past_its_time_a_bundle_does_nothing_though_no_command_runs(host: Host) 
 
 def test_a_program_that_was_detached_is_drift_and_is_put_back(host: Host) -> None:
     assert host.run("apply", host.document()).code == 0
-    link = str(host.pins / "v4/link")
+    link = str(host.pins / "v5/link")
     for take, drift in (
         (["bpftool", "link", "detach", "pinned", link], "the program is not on the cgroup"),
         (["rm", link], "the program's link is gone"),
@@ -146,10 +146,10 @@ def test_pins_that_are_gone_were_taken_away_and_only_an_apply_brings_them_back(h
 def test_a_set_of_another_version_is_replaced_without_a_gap(host: Host) -> None:
     assert host.run("apply", host.document()).code == 0
     with host.load() as seen:
-        (host.pins / "v4").rename(host.pins / "v0")
+        (host.pins / "v5").rename(host.pins / "v0")
         assert host.run("status").code == 3
         assert host.run("follow").report["changed"] is True
-        assert [path.name for path in host.pins.iterdir()] == ["v4"]
+        assert [path.name for path in host.pins.iterdir()] == ["v5"]
         assert host.run("status").code == 0
         assert host.windows() == [60, 40]
     assert [set(counter) for counter in seen] == [{"60"}, {"40"}]
@@ -203,7 +203,7 @@ def test_what_somebody_else_keeps_among_the_pins_stops_nothing(host: Host) -> No
 
 def test_what_could_not_be_done_is_reported(host: Host) -> None:
     assert host.run("apply", host.document()).code == 0
-    (host.pins / "v4").rename(host.pins / "v0")
+    (host.pins / "v5").rename(host.pins / "v0")
     # Another map under its name.
     (host.pins / "v0/about").unlink()
     subprocess.run(["bpftool", "map", "pin", "pinned", host.pins / "v0/totals", host.pins / "v0/about"], check=True)
@@ -213,7 +213,7 @@ def test_what_could_not_be_done_is_reported(host: Host) -> None:
 
 def test_other_programs_on_the_same_connections_are_named_and_noted(host: Host) -> None:
     assert host.run("apply", host.document()).code == 0
-    noted = ["bpftool", "-j", "map", "lookup", "pinned", str(host.pins / "v4/about"), "key", "0", "0", "0", "0"]
+    noted = ["bpftool", "-j", "map", "lookup", "pinned", str(host.pins / "v5/about"), "key", "0", "0", "0", "0"]
 
     def others() -> int:
         value = json.loads(subprocess.run(noted, check=True, capture_output=True, text=True).stdout)["value"]
@@ -368,7 +368,8 @@ def test_killed_before_any_step_the_next_run_makes_it_whole(host: Host, first: s
         if name == "routes":
             return ["apply", host.edge.write(bundle({"10.77.2.0/24": 20, "fd77:2::/48": 20}))]
         other = [{"prefix": "10.77.2.0/24", "initcwnd": 30}]
-        return ["apply", host.document(other if name == "other" else None)]
+        ours = [{**ENTRIES[0], "copied_bytes": 20_000}, *ENTRIES[1:]]
+        return ["apply", host.document(other if name == "other" else ours)]
 
     seed, stride = os.environ.get("SEED", str(time.time_ns())), 5
     step = random.Random(f"{seed} {first} {then}").randint(1, stride)
@@ -400,7 +401,7 @@ def test_a_service_mends_and_tells_systemd(host: Host, tmp_path: Path) -> None:
         with subprocess.Popen(host.command("run"), stdout=subprocess.DEVNULL, env=environment) as service:
             try:
                 assert systemd.recv(1000) == b"READY=1\nWATCHDOG=1\nSTATUS=follow: unchanged\n"
-                (host.pins / "v4/link").unlink()
+                (host.pins / "v5/link").unlink()
                 assert b"mended: the program's link is gone" in systemd.recv(1000), "after half the watchdog's time"
                 assert host.windows() == [60, 40]
             finally:
@@ -416,7 +417,7 @@ def test_the_units_capabilities_suffice_to_put_it_back(host: Host, unit: Path) -
     [names] = re.findall(r"^CapabilityBoundingSet=(.*)$", unit.read_text(), re.M)
     only = "-all," + ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in names.split())
     assert host.run("apply", host.document()).code == 0
-    (host.pins / "v4/link").unlink()
+    (host.pins / "v5/link").unlink()
     command = host.command("follow")
     at = command.index(str(PROGRAM))
     command[at:at] = ["setpriv", "--no-new-privs", f"--bounding-set={only}", f"--inh-caps={only}"]

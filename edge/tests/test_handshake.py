@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import socket
-import struct
 import subprocess
 import sys
 from typing import Any
 
 import pytest
 
-from testkit.host import Host
+from testkit.host import NEAR, Host
+from testkit.packets import SYN, syn
 
 pytestmark = pytest.mark.root
 
@@ -74,25 +73,6 @@ def begin():
 print(json.dumps(seen(3, begin)))
 """
 )
-SYN = """
-import socket, sys
-one = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
-for packet in sys.stdin.read().split():
-    one.sendto(bytes.fromhex(packet), ("192.168.0.1", 0))
-"""
-
-
-def syn(port: int) -> str:
-    """A SYN from the silent address to the edge's port 7001."""
-    ends = socket.inet_aton(SILENT[0]) + socket.inet_aton("192.168.0.1")
-    tcp = struct.pack("!HHIIBBHHH", port, 7001, 1, 0, 5 << 4, 2, 65535, 0, 0)
-    pseudo = ends + struct.pack("!BBH", 0, 6, len(tcp)) + tcp
-    total = sum(struct.unpack(f"!{len(pseudo) // 2}H", pseudo))
-    total = (total & 0xFFFF) + (total >> 16)
-    check = ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
-    return (
-        struct.pack("!BBHHHBBH", 0x45, 0, 40, port, 0, 64, 6, 0) + ends + tcp[:16] + struct.pack("!H", check) + tcp[18:]
-    ).hex()
 
 
 def silence(host: Host) -> None:
@@ -112,7 +92,12 @@ def accepted(host: Host) -> dict[str, list[float]]:
         assert server.stdout is not None
         assert server.stdout.readline() == "ready\n"
         raw = ["ip", "netns", "exec", host.edge.peer, sys.executable, "-c", SYN]
-        subprocess.run(raw, input=" ".join(syn(3000 + one) for one in range(COUNT)), check=True, text=True)
+        subprocess.run(
+            raw,
+            input=" ".join(syn(SILENT[0], NEAR[0], 3000 + one, 7001) for one in range(COUNT)),
+            check=True,
+            text=True,
+        )
         found: dict[str, list[float]] = json.loads(server.communicate()[0])
     return found
 

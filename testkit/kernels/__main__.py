@@ -29,9 +29,15 @@ LAST = "untyped_leaves_no_route"
 def by_program(window: int, otherwise: str = "default") -> dict[str, Any]:
     """A bundle, newer than what was made before, by which IPv4 connections start with this window."""
     entries = [
-        {"prefix": "10.77.2.0/24", "handshake_timeout_ms": 200, "initcwnd": window, "start_rate": 5_000_000},
+        {
+            "prefix": "10.77.2.0/24",
+            "copied_bytes": 20_000,
+            "handshake_timeout_ms": 200,
+            "initcwnd": window,
+            "start_rate": 5_000_000,
+        },
         {"prefix": "10.77.3.0/24", "congestion": {"algorithm": "bbr", "from_bytes": 0}},
-        {"prefix": "fd77:2::/48", "initcwnd": 40},
+        {"prefix": "fd77:2::/48", "copied_bytes": 20_000, "initcwnd": 40},
     ]
     enforce = {"by": "bpf", "otherwise": otherwise, "record_permille": 1000}
     return bundle({}, ttl=3600, enforce=enforce, entries=entries)

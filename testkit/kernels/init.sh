@@ -48,7 +48,7 @@ accepted() {
     sleep 1; ss -tinH state established sport = :6000
 }
 starts() { echo "$2" | grep -q "cwnd:$3 "; check "$1" $? "wanted cwnd:$3, ss says $2"; }
-program() { bpftool -j link show pinned /sys/fs/bpf/springtide/v4/link | sed 's/.*"prog_id":\([0-9]*\).*/\1/'; }
+program() { bpftool -j link show pinned /sys/fs/bpf/springtide/v5/link | sed 's/.*"prog_id":\([0-9]*\).*/\1/'; }
 no_route() { [ -z "$(ip route show table 201 2>/dev/null)$(ip rule | grep 201)" ]; check "$1" $? "$(ip rule)"; }
 
 if [ -e /only_loads ]; then
@@ -73,6 +73,11 @@ in_peer ip route add blackhole 10.77.2.50/32
 before=$(again)
 for _ in 1 2 3 4 5; do (echo 0 >/sys/fs/cgroup/edge/cgroup.procs; exec nc -w 3 10.77.2.50 5000 >/dev/null 2>&1) & done
 usleep 700000; after=$(again); [ "$after" -gt "$before" ]; check syn_again $? "$before segments were sent again, then $after"
+
+# Connections were opened and accepted: none of four is copied with odds of 1e-4.
+text=$(edge check --json); seen=$(edge status --json)
+number=0; echo "$text" | grep -q '"copies":{"supported":true' && number=[1-9]
+echo "$seen" | grep -q "\"copies\":$number"; check copies_as_said $? "$text $seen"
 
 # Two connections that stay, and answer, whatever happens to the edge's program.
 mkfifo /tmp/ask /tmp/ask2

@@ -38,6 +38,7 @@ LINES = {
         "status_upgraded",
     ),
     "a SYN that nobody answers is sent again after the path's timeout": ("syn_again",),
+    "the beginning of connections is sent twice from Linux 6.6 on, and `check` says so": ("copies_as_said",),
     "`springtide-collector once` shows what `ss` shows, in {fields} fields": ("collector_as_ss",),
     "the collector reports a connection's close and its first flight": ("collector_closes", "collector_first_flights"),
     "a signed bundle by routes is applied, acts, and is withdrawn without a trace": (

@@ -23,6 +23,8 @@ pub struct Checked {
     bpf: Support,
     routes: Support,
     bbr: Support,
+    /// Whether segments can be sent twice.
+    copies: Support,
     /// Tail-loss probes and RACK, which repair most losses without waiting for a timeout.
     loss_probes: Support,
     /// Congestion controls that connections can have, those whose modules are loaded.
@@ -77,6 +79,7 @@ pub fn check(places: &Places, unfit: Option<String>) -> Checked {
         bpf: Support::unless(program.map(|error| error.to_string())),
         routes: Support::unless(routes),
         bbr,
+        copies: Support::unless(bpf::copies_problem()),
         loss_probes: Support::unless(probes_problem()),
         algorithms: words(AVAILABLE),
         lockdown: words(LOCKDOWN)
@@ -142,6 +145,7 @@ impl Report for Checked {
             self.bpf.line("by bpf"),
             self.routes.line("by routes"),
             self.bbr.line("bbr"),
+            self.copies.line("copies"),
             self.loss_probes.line("loss probes"),
             format!("congestion controls: {}", self.algorithms.join(", ")),
             format!("types (BTF): {types}"),

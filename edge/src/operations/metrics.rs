@@ -173,6 +173,17 @@ pub const METRICS: &[(&str, &str, &str)] = &[
         "counter",
         "Brakes that were taken back because the kernel's default lost as much.",
     ),
+    (
+        "copies_total",
+        "counter",
+        "Segments that were sent twice, SYN-ACKs among them.",
+    ),
+    ("copied_bytes_total", "counter", "Bytes of these."),
+    (
+        "copies_refused_total",
+        "counter",
+        "Copies that were left out, as the budget was spent.",
+    ),
     ("records_total", "counter", "First-flight records written."),
     (
         "records_lost_total",
@@ -380,6 +391,9 @@ fn counters(found: &mut Metrics, totals: &bpf::Totals) {
         ("switched_total", totals.switched),
         ("brake_steps_total", totals.braked),
         ("brake_excused_total", totals.excused),
+        ("copies_total", totals.copies),
+        ("copied_bytes_total", totals.copied_bytes),
+        ("copies_refused_total", totals.copies_refused),
         ("records_total", totals.records),
         ("records_lost_total", totals.records_lost),
     ] {

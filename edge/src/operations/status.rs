@@ -124,6 +124,13 @@ fn program_lines(program: &bpf::Status) -> Vec<String> {
         "program: {} entries, {} connections started with our values",
         condition.entries, totals.started
     )];
+    let on = condition.copying_devices.len();
+    if on > 0 || totals.copies > 0 {
+        lines.push(format!(
+            "program: {} segments ({} bytes) sent twice, at {on} devices; {} copies left out, as the budget was spent",
+            totals.copies, totals.copied_bytes, totals.copies_refused
+        ));
+    }
     if totals.opted_out > 0 {
         lines.push(format!(
             "program: {} connections of tenants that opted out were left at the kernel's default",

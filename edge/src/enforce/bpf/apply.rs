@@ -89,10 +89,20 @@ pub fn apply(bundle: &Bundle, places: &Places) -> Result<Applied> {
             .find(|slot| ![before.slot, before.pending].contains(slot))
             .unwrap_or(0),
     };
-    let encoded = encode(bundle, moment)?;
+    let mut encoded = encode(bundle, moment)?;
+    // Ready before the first connection asks for it. Where nothing can be copied, nothing is said to be.
+    let mut warnings = Vec::new();
+    if encoded.settings.copies_permille > 0 {
+        warnings = copies::attach(&set);
+        if copies::devices(&set).is_empty() {
+            encoded.settings.copies_permille = 0;
+        }
+    }
     swap(&set, &before, bundle, moment, &encoded)?;
-    let mut warnings = settle_leftovers(places);
-    warnings.extend(copies::attach(&set, encoded.copies));
+    if encoded.settings.copies_permille == 0 {
+        warnings.extend(copies::remove(&set));
+    }
+    warnings.extend(settle_leftovers(places));
     let failed = [prune(&set, &encoded).err(), remove_leftovers(places).err()];
     warnings.extend(failed.into_iter().flatten().map(|error| error.to_string()));
     Ok(Applied {

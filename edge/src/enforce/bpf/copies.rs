@@ -22,25 +22,19 @@ use super::program;
 const PIN: &str = "copies-";
 /// The loopback device's number in every network namespace.
 const LOOPBACK: u32 = 1;
+const NEEDS: &str = "the kernel attaches no program by tcx, as Linux 6.6 and newer do";
 
-/// Puts the program on every device of this network namespace but loopback, or on none; what could not be done. The program
-/// is that of this command, whatever was there.
-pub(super) fn attach(set: &Path, wanted: bool) -> Vec<String> {
-    let mut old = pinned(set);
-    let mut wrong = Vec::new();
-    if wanted {
-        match put(set, &mut old) {
-            Ok(failed) => wrong = failed,
-            Err(error) => wrong.push(format!("nothing is sent twice: {error}")),
-        }
-    }
-    let removed = old.iter().map(|(_, path)| pins::remove(path));
-    wrong.extend(
-        removed
-            .filter_map(|done| done.err())
-            .map(|error| error.to_string()),
-    );
-    wrong
+/// Puts the program of this command on every device of this network namespace but loopback; what could not be done.
+pub(super) fn attach(set: &Path) -> Vec<String> {
+    put(set).unwrap_or_else(|error| vec![format!("nothing is sent twice: {error}")])
+}
+
+/// Takes it off; what could not be done.
+pub(super) fn remove(set: &Path) -> Vec<String> {
+    let removed = pinned(set).into_iter().map(|(_, path)| pins::remove(&path));
+    removed
+        .filter_map(|done| Some(done.err()?.to_string()))
+        .collect()
 }
 
 /// Numbers of the devices on which it is.
@@ -60,25 +54,46 @@ pub(super) fn detach(set: &Path) {
     }
 }
 
-/// Attaches it to each device; those of `old` that are still its are taken out of there.
-fn put(set: &Path, old: &mut Vec<(u32, PathBuf)>) -> Result<Vec<String>> {
+fn put(set: &Path) -> Result<Vec<String>> {
     let object = program::load_copy(set)?;
+    let devices = found()?;
     let mut wrong = Vec::new();
-    for (device, name) in found()? {
+    for (device, name) in &devices {
         let path = set.join(format!("{PIN}{device}"));
-        let done = match old
-            .iter()
-            .position(|(known, path)| *known == device && is_on(path, device))
-        {
-            Some(at) => replace(&old.swap_remove(at).1, &object),
-            None => pins::remove(&path).and_then(|()| one(&object, device, &path)),
+        let done = if is_on(&path, *device) {
+            replace(&path, &object)
+        } else {
+            pins::remove(&path).and_then(|()| one(&object, *device, &path))
         };
-        old.retain(|(known, _)| *known != device);
         if let Err(error) = done {
             wrong.push(format!("nothing is sent twice on {name}: {error}"));
         }
     }
+    // Of devices that have gone.
+    for (device, path) in pinned(set) {
+        if !devices.iter().any(|(known, _)| *known == device) {
+            pins::remove(&path)?;
+        }
+    }
     Ok(wrong)
+}
+
+/// Why this kernel cannot copy, or None. Those before 6.6 do not know how to attach it.
+pub fn copies_problem() -> Option<String> {
+    let mut count = 0;
+    // SAFETY: `count` outlives the call; no ids are asked for.
+    let code = unsafe {
+        libbpf_sys::bpf_prog_query(
+            LOOPBACK.cast_signed(),
+            libbpf_sys::BPF_TCX_EGRESS,
+            0,
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            &raw mut count,
+        )
+    };
+    let error = io::Error::from_raw_os_error(-code);
+    (code < 0).then(|| format!("{NEEDS}: {error}"))
 }
 
 fn pinned(set: &Path) -> Vec<(u32, PathBuf)> {
@@ -127,7 +142,7 @@ fn one(object: &Object, device: u32, path: &Path) -> Result<()> {
     if link < 0 {
         let error = io::Error::from_raw_os_error(-link);
         return Err(Error::Failed(format!(
-            "cannot attach to device {device}: {error}: copies need Linux 6.6 or newer"
+            "cannot attach to device {device}: {error}: {NEEDS}"
         )));
     }
     // SAFETY: the call has made it, and nobody else has it.

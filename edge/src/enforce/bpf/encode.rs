@@ -23,7 +23,6 @@ pub(super) struct Encoded {
     pub(super) entries: u32,
     pub(super) excluded: u32,
     pub(super) receive_windows: bool,
-    pub(super) copies: bool,
 }
 
 /// What decides beside the bundle: the clocks, and where it goes.
@@ -70,6 +69,12 @@ pub(super) fn encode(bundle: &Bundle, moment: Moment) -> Result<Encoded> {
     }
     let entries = values.len();
     let copies = values.iter().any(|(_, one)| one.copied_bytes > 0);
+    let asked = bundle.enforce.copies_permille;
+    let copies_permille = if copies {
+        asked.unwrap_or(Enforce::COPIES_PERMILLE)
+    } else {
+        0
+    };
     let receive_windows = values.iter().any(|(_, one)| one.receive_window > 0);
     let alone = |prefix: Prefix, flags| {
         (
@@ -86,13 +91,15 @@ pub(super) fn encode(bundle: &Bundle, moment: Moment) -> Result<Encoded> {
     let beside = beside(&values, bundle.enforce.record_permille.unwrap_or(0) > 0);
     values.extend(beside.iter().map(|&(prefix, flags)| alone(prefix, flags)));
     Ok(Encoded {
-        settings: settings_of(bundle, moment, &algorithms),
+        settings: Settings {
+            copies_permille,
+            ..settings_of(bundle, moment, &algorithms)
+        },
         left_alone: left_alone(bundle)?,
         values,
         entries: u32::try_from(entries).unwrap_or(u32::MAX),
         excluded: u32::try_from(excluded.len()).unwrap_or(u32::MAX),
         receive_windows,
-        copies,
     })
 }
 
@@ -168,7 +175,7 @@ fn settings_of(bundle: &Bundle, moment: Moment, algorithms: &BTreeMap<&str, u8>)
         brake_connections: enforce.brake.map_or(0, |brake| brake.connections.max(1)),
         record_permille: enforce.record_permille.unwrap_or(0),
         hz: moment.hz,
-        copies_permille: enforce.copies_permille.unwrap_or(Enforce::COPIES_PERMILLE),
+        copies_permille: 0,
         padding: 0,
         algorithms: names,
     }

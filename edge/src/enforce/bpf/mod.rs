@@ -38,6 +38,7 @@ mod totals;
 mod withdraw;
 
 pub use apply::{Applied, Loaded, apply, name_of, name_of_digest};
+pub use copies::copies_problem;
 pub use error::{Error, Result};
 pub(crate) use handle::Program;
 pub use others::note_others;

@@ -28,6 +28,8 @@ pub enum Drift {
     OtherProgram,
     /// A map's pin is gone.
     MapGone(&'static str),
+    /// Segments are to be sent twice, and the program that does it is on no device; or the other way round.
+    Copies,
     /// An application, or an upgrade, was interrupted.
     Unfinished,
     /// The rest of a step that was interrupted, or of another version.
@@ -43,6 +45,9 @@ impl fmt::Display for Drift {
             }
             Self::OtherProgram => f.write_str("the link carries another program"),
             Self::MapGone(name) => write!(f, "the map {name} is gone"),
+            Self::Copies => {
+                f.write_str("the program that sends segments twice is not as the bundle says")
+            }
             Self::Unfinished => f.write_str("an application was interrupted"),
             Self::Leftover(name) => write!(f, "{name} was left by a step that was interrupted"),
         }
@@ -217,8 +222,13 @@ fn about(set: &Path, places: &Places, found: &mut Condition) -> Result<()> {
     found.excluded = about.excluded;
     found.others = others(places, &about).unwrap_or_default();
     found.copying_devices = copies::devices(set);
-    found.expired = about.generation > 0
-        && expired(set, about.slot).unwrap_or(clock::second().0 >= about.expires_at);
+    let settings = settings(set, about.slot);
+    let late = settings.map(|found| clock::boot_ns() >= found.deadline_ns);
+    found.expired = about.generation > 0 && late.unwrap_or(clock::second().0 >= about.expires_at);
+    let copies = settings.is_some_and(|found| found.copies_permille > 0);
+    if copies == found.copying_devices.is_empty() {
+        found.drift.push(Drift::Copies);
+    }
     match pins::link(set)? {
         None => found.drift.push(Drift::LinkGone),
         Some(link) if !pins::is_on(&link, places) => found.drift.push(Drift::Detached),
@@ -235,13 +245,11 @@ fn about(set: &Path, places: &Places, found: &mut Condition) -> Result<()> {
     Ok(())
 }
 
-/// By the deadline in the map; None where it cannot be read.
-fn expired(set: &Path, slot: u32) -> Option<bool> {
-    let bytes = pins::map(set, "settings")
-        .ok()?
-        .lookup(&slot.to_ne_bytes(), MapFlags::ANY)
-        .ok()??;
-    Some(clock::boot_ns() >= Settings::read_from_bytes(&bytes).ok()?.deadline_ns)
+/// Of the bundle in force; None where they cannot be read.
+fn settings(set: &Path, slot: u32) -> Option<Settings> {
+    let map = pins::map(set, "settings").ok()?;
+    let bytes = map.lookup(&slot.to_ne_bytes(), MapFlags::ANY).ok()??;
+    Settings::read_from_bytes(&bytes).ok()
 }
 
 fn states(set: &Path) -> Result<Vec<(Prefix, State)>> {
