@@ -117,7 +117,8 @@ def _add_size(parser: argparse.ArgumentParser, option: str, full: Any) -> None:
         parser.add_argument(option, action="store_true", default=None)
     elif isinstance(full, tuple):
         shown = " ".join(map(str, full))
-        parser.add_argument(option, type=_positive, nargs="+", help=f"(default {shown})")
+        values: dict[str, Any] = {"choices": full} if isinstance(full[0], str) else {"type": _positive}
+        parser.add_argument(option, nargs="+", help=f"(default {shown})", **values)
     else:
         kind = _positive if isinstance(full, int) else float
         parser.add_argument(option, type=kind, help=f"(default {full})")

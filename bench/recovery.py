@@ -69,7 +69,7 @@ class Path:
     """`loss`: per cent, "bursts" or "full"; `only`: the way that has it for itself."""
 
     rtt_ms: int
-    loss: float | str
+    loss: str
     number: int
     only: str = ""
 
@@ -94,10 +94,10 @@ class Path:
         if self.loss == "full":
             return FULL
         wide = {"rate_mbit": RATE_MBIT, "queue_packets": QUEUE}
-        return {**wide, "loss": BURSTS if isinstance(self.loss, str) else self.loss / 100}
+        return {**wide, "loss": BURSTS if self.loss == "bursts" else float(self.loss) / 100}
 
 
-def all_paths(rtts_ms: Sequence[int], losses: Sequence[float | str]) -> list[Path]:
+def all_paths(rtts_ms: Sequence[int], losses: Sequence[str]) -> list[Path]:
     made = [
         (rtt_ms, loss, only) for rtt_ms, loss in product(rtts_ms, losses) for only in (WAYS if loss == "full" else [""])
     ]
@@ -129,7 +129,7 @@ class Seen:
 
 
 # By round trip, loss, size, congestion control and way.
-Results = dict[tuple[int, float | str, int, str, str], Seen]
+Results = dict[tuple[int, str, int, str, str], Seen]
 
 
 def prefix(number: int) -> str:
@@ -225,8 +225,7 @@ def transfers(lab: Lab, paths: Sequence[Path], size: int, algorithm: str, run: R
         address = {way: address_of(lab, SERVER, ours) for way, (ours, _) in WAYS.items()}
         ports = {way: PORT + at for at, way in enumerate(WAYS)}
         for way, (ours, _) in WAYS.items():
-            lab.exec(edge_of(SERVER, ours), ["sysctl", "-qw", f"net.ipv4.tcp_congestion_control={algorithm}"])
-            task = {"listen": [address[way]], "port": ports[way]}
+            task = {"listen": [address[way]], "port": ports[way], "congestion": algorithm}
             processes.start(edge_of(SERVER, ours), way, "send", task)
         wait_until("sender", lambda: all(processes.lines(way) for way in WAYS))
         clients = []
@@ -234,7 +233,7 @@ def transfers(lab: Lab, paths: Sequence[Path], size: int, algorithm: str, run: R
             at_s = moments(path, way, size, count, seconds)
             task = {"connect": address[way], "port": ports[way], "at_s": at_s, "size": size}
             edge = edge_of(path.name, WAYS[way][1])
-            clients.append(processes.start(edge, f"{path.name}-{way}", "receive", task))
+            clients.append(processes.start(edge, f"{path.name}-{way}.out", "receive", task))
         deadline = time.monotonic() + seconds + LONGEST_S
         try:
             for process in clients:
@@ -249,7 +248,7 @@ def transfers(lab: Lab, paths: Sequence[Path], size: int, algorithm: str, run: R
         said = {way: reported(processes.lines(way)[1:]) for way in WAYS}
         found: Results = {}
         for path, way in pairs:
-            lines = processes.lines(f"{path.name}-{way}")
+            lines = processes.lines(f"{path.name}-{way}.out")
             seen = matched(lines, said[way], address_of(lab, path.name, WAYS[way][1]))
             found[path.rtt_ms, path.loss, size, algorithm, way] = seen
         return found
@@ -286,10 +285,10 @@ def matched(lines: Sequence[str], said: Mapping[tuple[str, int], Mapping[str, An
     return seen
 
 
-def figures(run: Run, cell: tuple[int, float | str, int, str, str], seen: Seen, default: Seen) -> str:
+def figures(run: Run, cell: tuple[int, str, int, str, str], seen: Seen, default: Seen) -> str:
     """The figures of a cell and way, and its row."""
     rtt_ms, loss, size, algorithm, way = cell
-    labels: dict[str, str | int] = {"rtt_ms": rtt_ms, "loss": str(loss), "object_bytes": size}
+    labels: dict[str, str | int] = {"rtt_ms": rtt_ms, "loss": loss, "object_bytes": size}
     labels |= {"congestion": algorithm, "way": way}
     p50, p95, p99 = (float(one) for one in np.quantile(seen.ms, (0.5, 0.95, 0.99)))
     handshake = float(np.quantile(seen.connect_ms, 0.99))
@@ -352,7 +351,7 @@ BENCH = Bench(
     measure=measure,
     sizes={
         "rtt_ms": ((50, 150), (50,)),
-        "loss": ((0, 0.1, 0.5, 1, 2, "bursts", "full"), (2, "full")),
+        "loss": (("0", "0.1", "0.5", "1", "2", "bursts", "full"), ("2", "full")),
         "object_bytes": ((10_000, 50_000, 100_000), (10_000,)),
         "congestion": (("cubic", "bbr"), ("cubic",)),
         # Connections of each path, size and way; the seconds in which they begin.

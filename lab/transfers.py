@@ -100,9 +100,11 @@ def receive(size: int) -> Peer:
     return one
 
 
-async def listen(addresses: list[str], port: int, peer: Peer) -> None:
-    """Until the process is ended."""
+async def listen(addresses: list[str], port: int, peer: Peer, congestion: str = "") -> None:
+    """Until the process is ended. `congestion`: the control of connections; empty is the host's."""
     server = await asyncio.start_server(peer, addresses, port, backlog=512)
+    for one in server.sockets if congestion else ():
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
     print("ready", flush=True)
     async with server:
         await server.serve_forever()
@@ -133,7 +135,7 @@ def main() -> None:
     gc.disable()
     peer = send(task.get("pause_s", 0.0)) if role == "send" else receive(task["size"])
     if "listen" in task:
-        asyncio.run(listen(task["listen"], task["port"], peer))
+        asyncio.run(listen(task["listen"], task["port"], peer, task.get("congestion", "")))
     else:
         asyncio.run(connect(task["connect"], task["port"], task["at_s"], peer))
 
