@@ -41,6 +41,7 @@ struct tcp_sock {
 	__u32 write_seq;
 	__u32 delivered;
 	__u32 sacked_out;
+	__u32 dsack_dups;
 	__u64 delivered_mstamp;
 	__u64 first_tx_mstamp;
 } __attribute__((preserve_access_index));

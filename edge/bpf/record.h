@@ -85,7 +85,8 @@ static __always_inline void leave_record(struct bpf_sock_ops *ctx, struct bpf_so
 	record->handshake_resent = start->resent < 255 ? start->resent : 255;
 	record->padding = 0;
 	record->copied_bytes = start->copied_bytes;
-	record->copied_segments = start->copied_segments;
+	record->copied_segments = start->copied_segments < 65535 ? start->copied_segments : 65535;
+	record->dsack_dups = tcp->dsack_dups;
 	bpf_ringbuf_submit(record, 0);
 	count(TOTAL_RECORDS);
 }

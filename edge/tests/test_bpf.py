@@ -323,7 +323,7 @@ def test_a_full_ring_buffer_costs_records_and_no_connection(program: Program) ->
     totals = program.status()["totals"]
     assert totals["started"] == 8000
     assert totals["records_lost"] > 0
-    assert len(program.records()) == totals["records"] == (1 << 20) // 176
+    assert len(program.records()) == totals["records"] == (1 << 20) // 184
 
 
 def test_a_directory_that_another_user_made_for_the_pins_is_not_used(program: Program) -> None:

@@ -266,7 +266,9 @@ create table if not exists rollup_flights$on_cluster (
     handshake_resent UInt8 default 0 codec (ZSTD(1)),
     -- Bytes of its beginning that were sent twice, and how many segments that were.
     copied_bytes UInt16 default 0 codec (ZSTD(1)),
-    copied_segments UInt32 default 0 codec (ZSTD(1))
+    copied_segments UInt32 default 0 codec (ZSTD(1)),
+    -- Of these, segments that the other end did not get twice: a loss that the copy repaired, or its word was lost.
+    repaired_segments UInt32 default 0 codec (ZSTD(1))
 )
 engine = ${replicated}MergeTree$replica
 partition by toYYYYMMDD(round)

@@ -43,7 +43,8 @@ with records as (
                 coalesce(handshake_timeout_ms, 0),
                 coalesce(handshake_retrans, 0),
                 coalesce(copied_bytes, 0),
-                coalesce(copied_segments, 0)
+                coalesce(copied_segments, 0),
+                coalesce(dsack_dups, 0)
             ),
             time_unix_us
         ) as started,
@@ -217,6 +218,7 @@ select
     tupleElement(started, 15) as handshake_timeout_ms,
     tupleElement(started, 16) as handshake_resent,
     tupleElement(started, 17) as copied_bytes,
-    tupleElement(started, 18) as copied_segments
+    tupleElement(started, 18) as copied_segments,
+    copied_segments - least(copied_segments, tupleElement(started, 19)) as repaired_segments
 from given
 settings prefer_column_name_to_alias = 1, max_bytes_before_external_group_by = 4000000000

@@ -34,7 +34,7 @@ impl Flight {
             record.round,
             (record.window, record.rate),
             (record.arm, record.step),
-            record.copied_segments,
+            record.copied_segments.into(),
         )?;
         let (local, remote) = (record.local.octets(), record.remote.octets());
         let mapped = local.starts_with(&MAPPED) && remote.starts_with(&MAPPED);

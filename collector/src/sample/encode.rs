@@ -173,6 +173,7 @@ impl Encoder {
         row.varint::<85>(record.acked_bytes);
         row.varint::<90>(record.min_rtt_us);
         row.varint::<92>(record.segments);
+        row.varint::<101>(record.dsack_dups);
         encode_start(&flight.start, &mut row);
         row.varint::<170>(record.at_once);
         row.varint::<171>(flight.prefix_length);
@@ -191,7 +192,7 @@ impl Encoder {
         row.varint::<182>(record.first_segments);
         row.varint::<183>(u32::from(record.handshake_timeout_ms));
         row.varint::<184>(u32::from(record.handshake_resent));
-        happened::<185>(record.copied_bytes, &mut row);
+        happened::<185>(record.copied_bytes.into(), &mut row);
         row.len()
     }
 

@@ -671,6 +671,7 @@ fn whole_record() -> Record {
         handshake_resent: 1,
         copied_bytes: 20_000,
         copied_segments: 15,
+        dsack_dups: 13,
         arm: 1,
         step: 2,
         layout: LAYOUT,
@@ -713,6 +714,7 @@ fn what_a_record_has_stands_in_its_row() {
         handshake_retrans: Some(1),
         copied_bytes: Some(20_000),
         copied_segments: Some(15),
+        dsack_dups: Some(13),
         ..found.clone()
     };
     assert_eq!((found.cookie, &found), (77, &expected));

@@ -222,7 +222,9 @@ pub struct Record {
     /// Zero.
     pub padding: u8,
     /// Copy of [`Start::copied_bytes`].
-    pub copied_bytes: u32,
+    pub copied_bytes: u16,
     /// Copy of [`Start::copied_segments`].
-    pub copied_segments: u32,
+    pub copied_segments: u16,
+    /// Segments that the other end got twice (tcp_sock.dsack_dups).
+    pub dsack_dups: u32,
 }

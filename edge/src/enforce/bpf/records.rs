@@ -60,9 +60,11 @@ pub struct Record {
     /// SYNs or SYN-ACKs of this host that were sent again.
     pub handshake_resent: u8,
     /// Bytes of its beginning that were sent twice; None is none.
-    pub copied_bytes: Option<u32>,
+    pub copied_bytes: Option<u16>,
     /// Segments that were sent twice.
-    pub copied_segments: u32,
+    pub copied_segments: u16,
+    /// Segments that the other end got twice.
+    pub dsack_dups: u32,
     /// Least round trip.
     pub min_rtt_us: u32,
     /// First data acknowledged.
@@ -118,8 +120,9 @@ impl From<&layout::Record> for Record {
             handshake_timeout_ms: (raw.handshake_timeout_ms > 0)
                 .then_some(raw.handshake_timeout_ms),
             handshake_resent: raw.handshake_resent,
-            copied_bytes: happened(raw.copied_bytes),
+            copied_bytes: (raw.copied_bytes > 0).then_some(raw.copied_bytes),
             copied_segments: raw.copied_segments,
+            dsack_dups: raw.dsack_dups,
             min_rtt_us: raw.min_rtt_us,
             first_us: happened(raw.first_us),
             acked_10k_us: happened(raw.acked_10k_us),
