@@ -127,6 +127,7 @@ mod tests {
             rate: 5_000_000,
             arm: 1,
             step: 2,
+            copied_segments: 0,
         };
         assert_eq!((flight.start, flight.record), (start, record()));
         assert_eq!(flight.prefix_length, 24);
