@@ -43,7 +43,7 @@ records as (
         if(kind = 'CLOSE', coalesce(busy_time, 0), 0) as busy_us,
         busy_us > 0 as is_ended,
         coalesce(total_retrans, 0) as again,
-        least(coalesce(dsack_dups, 0), again) as in_vain,
+        least(springtide_spurious(dsack_dups, copied_segments), again) as in_vain,
         is_ended and coalesce(bytes_retrans, 0) > in_vain * toUInt64(coalesce(snd_mss, 0)) as is_lossy,
         total_rto as timeouts,
         coalesce(total_rto_time, 0) as repaired_ms,
