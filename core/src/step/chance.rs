@@ -19,6 +19,11 @@ pub(super) fn lower_bound(lossy: f64, count: f64) -> f64 {
     ((share + Z.powi(2) / (2.0 * count) - spread) / (1.0 + Z.powi(2) / count)).max(0.0)
 }
 
+/// Upper end of the same interval.
+pub(super) fn upper_bound(lossy: f64, count: f64) -> f64 {
+    1.0 - lower_bound(count - lossy, count)
+}
+
 /// Share of connections that may lose anything where they start with `started` segments: what random loss explains (the
 /// policy's `loss_bound`) or, where it is more, what the path loses with the kernel's default, up to
 /// `loss_default_bound`.

@@ -1,6 +1,7 @@
-//! Recovery of handshakes: the time after which a path's lost SYN or SYN-ACK is sent again.
+//! Recovery from loss: the time after which a path's lost SYN or SYN-ACK is sent again, and whether the beginning of its
+//! connections is sent twice ([`copies`]). Both compare with the connections that have neither, by chance.
 //!
-//! The kernel waits a second (RFC 6298, 2.1), because it knows nothing of the path. The path's earlier handshakes do. In the
+//! Of the timeout: the kernel waits a second (RFC 6298, 2.1), because it knows nothing of the path. The path's earlier handshakes do. In the
 //! order in which they act:
 //!
 //! 1. **target**: a high quantile of the handshakes' round trips, and a margin. A longer one acts at once. Nothing is given
@@ -10,9 +11,12 @@
 //! 3. **calm**: a shorter target acts only where it is worth a change;
 //! 4. without evidence the value stays for as long as evidence counts (`window_rounds`).
 
+mod copies;
+mod hold;
 mod rows;
 
-use super::chance::{FEWEST_LOSSY, lower_bound};
+use self::hold::Hold;
+use super::chance::{FEWEST_LOSSY, lower_bound, upper_bound};
 use super::columns::ColumnMut;
 use super::round::{Part, Paths, Row};
 use super::words::{Action, reasons};
@@ -22,8 +26,6 @@ pub use self::rows::{Decided, Seen, State};
 
 /// Milliseconds: targets are multiples, about the tick of a kernel's timers.
 const STEP_MS: f64 = 10.0;
-/// Longest hold, seconds.
-const DAY_S: i64 = 86_400;
 /// A target acts where it is at most this part of the timeout in use: the quantile of some hundred round trips moves by
 /// less. So timeouts of a path's two ends differ by up to a quarter, and a SYN-ACK waits a third longer (edge/bpf/before.h).
 const SHORTER: f64 = 0.8;
@@ -43,8 +45,11 @@ pub struct Policy {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[expect(missing_docs, reason = "policy.yaml says what they mean")]
 pub struct Recovery {
+    pub handshake: bool,
     pub min_connections: f64,
     pub margin: f64,
+    pub copies: bool,
+    pub copied_bytes: f64,
 }
 
 reasons! {
@@ -56,6 +61,8 @@ reasons! {
     Spurious "spurious" "handshakes with the path's timeout are sent again more often than others, by over one in a hundred",
     /// It lately was.
     HeldSpurious "held_spurious" "recovery.window_rounds since more was sent again in vain than may",
+    /// It is not turned on.
+    Off "off" "recovery.handshake or recovery.copies, which is off",
     /// Nothing to gain.
     SlowPath "slow_path" "the path's handshakes take nearly as long as the kernel waits",
     /// Too few handshakes in the last rounds.
@@ -67,9 +74,27 @@ reasons! {
     Expired "expired" "recovery.window_rounds",
     /// There never was any.
     ThinEvidence "thin_evidence" "recovery.min_connections",
+    /// Copies are worth their bytes.
+    Lossy "lossy" "clearly more than one first flight in a hundred loses something, and not because the path is full",
+    /// Few connections have none.
+    HeldLossy "held_lossy"
+        "the few connections without copies show neither that the loss goes on nor that it ended, for a day at most",
+    /// Nothing is lost any more.
+    LossEnded "loss_ended"
+        "fewer than one first flight in two hundred loses anything without copies, or for a day more was not clear",
+    /// Nothing to gain.
+    LittleLoss "little_loss" "not clearly more than one first flight in a hundred loses something",
+    /// Copies would be lost as well.
+    FullPath "full_path"
+        "the path loses because it is full: many segments at once, or clearly more where round trips are longer",
+    /// Copies did harm.
+    CopiesHarm "copies_harm"
+        "connections with copies clearly lose more than those beside them, or take longer to 10 kB, by over 5 %",
+    /// They lately did.
+    HeldCopiesHarm "held_copies_harm" "recovery.window_rounds since copies did harm",
 }
 
-/// Timeouts of handshakes, as a part of a decision.
+/// Timeouts of handshakes, and copies, as a part of a decision.
 #[derive(Debug)]
 pub enum Handshakes {}
 
@@ -87,13 +112,20 @@ impl Part for Handshakes {
     }
 }
 
-/// Decides a path's timeout: the state that this round leaves, and why.
+/// Decides what a path is given: the state that this round leaves, and why.
 fn step(round: i64, policy: &Policy, row: &Row<Handshakes>) -> (State, Decided) {
     let before = &row.before;
     let mut after = before.clone();
+    if is_measured(policy, row) {
+        after.last_evidence = round;
+    }
     let (timeout_ms, reason) = found(round, policy, row, &mut after);
-    after.handshake_timeout_ms = timeout_ms;
-    let action = Action::of(before.handshake_timeout_ms, timeout_ms);
+    let (copied_bytes, copies_reason) = copies::found(round, policy, row, &mut after);
+    (after.handshake_timeout_ms, after.copied_bytes) = (timeout_ms, copied_bytes);
+    let action = Action::of(
+        before.handshake_timeout_ms.max(before.copied_bytes),
+        timeout_ms.max(copied_bytes),
+    );
     let expires_at = match after.last_evidence {
         0 => 0,
         seen => seen + policy.window_s,
@@ -101,47 +133,55 @@ fn step(round: i64, policy: &Policy, row: &Row<Handshakes>) -> (State, Decided) 
     let decided = Decided {
         action: f64::from(action as u8),
         reason: f64::from(reason as u8),
+        copies_reason: f64::from(copies_reason as u8),
         expires_at,
     };
     (after, decided)
+}
+
+fn is_measured(policy: &Policy, row: &Row<Handshakes>) -> bool {
+    !row.is_frozen
+        && row.seen.handshakes >= policy.recovery.min_connections
+        && row.seen.handshake_rtt_us.is_finite()
+}
+
+/// What stands without sufficient evidence, and why.
+fn unmeasured(in_use: f64, is_alive: bool, is_frozen: bool) -> (f64, Reason) {
+    match (in_use > 0.0, is_alive) {
+        (true, true) if is_frozen => (in_use, Reason::HeldIncompleteInput),
+        (true, true) => (in_use, Reason::HeldThinEvidence),
+        (true, false) => (0.0, Reason::Expired),
+        (false, _) => (0.0, Reason::ThinEvidence),
+    }
 }
 
 /// The timeout, 0 for the kernel's, and why; writes what is remembered beside it.
 fn found(round: i64, policy: &Policy, row: &Row<Handshakes>, after: &mut State) -> (f64, Reason) {
     let (law, seen, before) = (&policy.recovery, &row.seen, &row.before);
     let in_use = before.handshake_timeout_ms;
-    if round < before.hold_until {
+    if !law.handshake {
+        (after.hold_until, after.hold_s) = (0, 0);
+        return (0.0, Reason::Off);
+    }
+    let hold = Hold::left(before.hold_until, before.hold_s, round);
+    (after.hold_until, after.hold_s) = hold.both();
+    if round < hold.until {
         return (0.0, Reason::HeldSpurious);
     }
-    // A hold that begins within a day of the last one is twice as long.
-    let was_held = before.hold_until > 0 && round < before.hold_until + DAY_S;
-    if !was_held {
-        (after.hold_until, after.hold_s) = (0, 0);
-    }
-    let is_measured = !row.is_frozen
-        && seen.handshakes >= law.min_connections
-        && seen.handshake_rtt_us.is_finite();
+    let is_measured = is_measured(policy, row);
     let target = law.target_ms(seen.handshake_rtt_us);
     if !row.is_frozen
         && in_use > 0.0
         && !(is_measured && target > in_use)
         && law.is_spurious(seen, in_use)
     {
-        let longer = if was_held { 2 * before.hold_s } else { 0 };
-        after.hold_s = longer.max(policy.window_s).min(DAY_S);
-        after.hold_until = round + after.hold_s;
+        (after.hold_until, after.hold_s) = hold.next(round, policy.window_s).both();
         return (0.0, Reason::Spurious);
     }
     if !is_measured {
         let is_alive = round < before.last_evidence + policy.window_s;
-        return match (in_use > 0.0, is_alive) {
-            (true, true) if row.is_frozen => (in_use, Reason::HeldIncompleteInput),
-            (true, true) => (in_use, Reason::HeldThinEvidence),
-            (true, false) => (0.0, Reason::Expired),
-            (false, _) => (0.0, Reason::ThinEvidence),
-        };
+        return unmeasured(in_use, is_alive, row.is_frozen);
     }
-    after.last_evidence = round;
     if target >= f64::from(MAX_HANDSHAKE_TIMEOUT_MS) {
         (0.0, Reason::SlowPath)
     } else if target <= in_use && target > SHORTER * in_use {
@@ -157,7 +197,7 @@ impl Recovery {
     /// corrected, say nothing of it.
     fn is_spurious(&self, seen: &Seen, in_use: f64) -> bool {
         let treated = lower_bound(seen.treated_resent, seen.treated);
-        let control = 1.0 - lower_bound(seen.control - seen.control_resent, seen.control);
+        let control = upper_bound(seen.control_resent, seen.control);
         seen.treated_ms >= in_use
             && seen.treated >= self.min_connections
             && seen.treated_resent >= FEWEST_LOSSY
@@ -175,6 +215,7 @@ impl Recovery {
 mod tests {
     use proptest::prelude::*;
 
+    use super::hold::DAY_S;
     use super::*;
     use crate::step::columns::Columns;
 
@@ -183,8 +224,11 @@ mod tests {
     fn policy() -> Policy {
         Policy {
             recovery: Recovery {
+                handshake: true,
                 min_connections: 50.0,
                 margin: 1.5,
+                copies: false,
+                copied_bytes: 20_000.0,
             },
             window_s: 3600,
         }

@@ -1,9 +1,9 @@
-//! Rows of paths: what records showed of their handshakes, what decisions leave, and what these show.
+//! Rows of paths: what records showed of their handshakes and first flights, what decisions leave, and what these show.
 
 use crate::step::columns::{Instant, Seconds, columns};
 
 columns! {
-    /// What the records of the last rounds showed of a path's handshakes. What is unknown is NaN.
+    /// What the records of the last rounds showed of a path. What is unknown is NaN.
     #[derive(Clone, Debug)]
     pub struct Seen {
         /// Handshakes.
@@ -20,6 +20,34 @@ columns! {
         control: f64 as "u4",
         /// Those of them that the edge sent again.
         control_resent: f64 as "u4",
+        /// First flights without copies: where copies are in use, only those that have none by chance.
+        flights: f64 as "u4",
+        /// Those of them that sent anything again.
+        flights_lossy: f64 as "u4",
+        /// Segments that one of these sent again, in the mean.
+        resent_each: f64 as "f8",
+        /// Flights whose handshake took less than the median.
+        calm_flights: f64 as "u4",
+        /// Those of them that sent anything again.
+        calm_lossy: f64 as "u4",
+        /// Flights whose handshake took more than the median.
+        busy_flights: f64 as "u4",
+        /// Those of them that sent anything again.
+        busy_lossy: f64 as "u4",
+        /// First flights with copies.
+        copied: f64 as "u4",
+        /// Those of them that sent anything again.
+        copied_lossy: f64 as "u4",
+        /// First flights of the same edges and bundles that had no copies, by chance.
+        uncopied: f64 as "u4",
+        /// Those of them that sent anything again.
+        uncopied_lossy: f64 as "u4",
+        /// Mean time to 10 kB with copies, microseconds.
+        copied_10k_us: f64 as "f8",
+        /// Mean time to 10 kB beside them.
+        uncopied_10k_us: f64 as "f8",
+        /// Standard error of the difference of these two.
+        error_10k_us: f64 as "f8",
     }
 }
 
@@ -31,10 +59,18 @@ columns! {
         handshake_timeout_ms: f64 as "u2",
         /// Round that last had sufficient evidence.
         last_evidence: Instant as "u4",
-        /// Instant until which nothing is given.
+        /// Instant until which no timeout is given.
         hold_until: Instant as "u4",
         /// Length of that hold.
         hold_s: Seconds as "u4",
+        /// Bytes at the beginning of connections that are sent twice.
+        copied_bytes: f64 as "u2",
+        /// Round that last showed the loss that copies are for.
+        copies_shown: Instant as "u4",
+        /// Instant until which no copies are given.
+        copies_hold_until: Instant as "u4",
+        /// Length of that hold.
+        copies_hold_s: Seconds as "u4",
     }
 }
 
@@ -44,9 +80,11 @@ columns! {
     pub struct Decided {
         /// Number of the action.
         action: f64 as "u1",
-        /// Number of the reason.
+        /// Number of the timeout's reason.
         reason: f64 as "u1",
-        /// Instant at which the value expires.
+        /// Number of the copies' reason.
+        copies_reason: f64 as "u1",
+        /// Instant at which the values expire.
         expires_at: Instant as "u4",
     }
 }

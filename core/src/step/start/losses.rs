@@ -2,7 +2,7 @@
 
 use super::policy::Start;
 use crate::gain::KERNEL_DEFAULT;
-use crate::step::chance::{FEWEST_LOSSY, allowed_share, lower_bound};
+use crate::step::chance::{FEWEST_LOSSY, allowed_share, lower_bound, upper_bound};
 
 /// Standard errors that are chance.
 const BY_CHANCE: f64 = 2.0;
@@ -57,7 +57,7 @@ impl Flights {
 
     /// Upper end of Wilson's interval of that share.
     pub(super) fn at_most(self) -> f64 {
-        1.0 - lower_bound(self.flights - self.lossy, self.flights)
+        upper_bound(self.lossy, self.flights)
     }
 
     /// Says whether clearly more of the flights lost anything than may. Where that bound says nothing, segments do.
