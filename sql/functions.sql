@@ -92,6 +92,49 @@ create or replace function springtide_held$on_cluster as (list, weight, held_wei
         )
     );
 
+-- Lists (whole, part, ...) of hosts, of which none is counted for more than the second largest: the whole is at most as
+-- much, and the others in proportion.
+create or replace function springtide_capped$on_cluster as (hosts) ->
+    arrayMap(
+        host -> arrayMap(
+            number -> number * least(1, arrayReverseSort(arrayMap(each -> each[1], hosts))[2] / host[1]), host
+        ),
+        hosts
+    );
+
+-- The sums of such lists without the host that moves the sum of the parts over that of the wholes most: upwards (1) or
+-- downwards (-1).
+create or replace function springtide_without_most$on_cluster as (hosts, upwards) ->
+    arrayReduce(
+        'sumForEach',
+        arrayPopBack(
+            arraySort(
+                host -> tuple(
+                    upwards
+                    * (host[2] * arraySum(each -> each[1], hosts) - host[1] * arraySum(each -> each[2], hosts)),
+                    host
+                ),
+                hosts
+            )
+        )
+    );
+
+-- What hosts show together: of three and more one may invent what it shows.
+create or replace function springtide_agreed$on_cluster as (hosts, upwards) ->
+    if(
+        length(hosts) > 2,
+        springtide_without_most(springtide_capped(hosts), upwards),
+        arrayReduce('sumForEach', hosts)
+    );
+
+-- How many of a list of (segments sent again, ...) sent any again.
+create or replace function springtide_lossy$on_cluster as (flights) ->
+    toFloat64(arrayCount(flight -> flight.1 > 0, flights));
+
+-- A time of ten seconds at most as (1, time, its square): sums of these give mean and spread.
+create or replace function springtide_moments$on_cluster as (us) ->
+    [1, toUInt128(least(us, 10000000)), toUInt128(least(us, 10000000)) * least(us, 10000000)];
+
 -- The share of `part` that is left where `kept` of `whole` count, rounded up: few losses do not become zero.
 create or replace function springtide_in_proportion$on_cluster as (part, whole, kept) ->
     toUInt64(intDiv(toUInt128(part) * kept + greatest(whole, 1) - 1, greatest(whole, 1)));

@@ -12,7 +12,7 @@ create table if not exists path_decisions$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     -- By the law's name. start: how fast and how wide connections start on edges that pace. initcwnd: with which window
     -- they start on edges that only have routes. congestion: which client prefixes use BBR. recovery: how soon a lost
-    -- SYN or SYN-ACK is sent again.
+    -- SYN or SYN-ACK is sent again, and whether the beginning of connections is sent twice.
     part LowCardinality(String),
     src_pop LowCardinality(String),
     -- The other PoP's name, or a client prefix as text: 203.0.113.0/24, 2001:db8:1200::/56.
@@ -207,6 +207,31 @@ create table if not exists path_decisions$on_cluster (
     treated_resent UInt32 codec (T64, LZ4),
     control UInt32 codec (T64, LZ4),
     control_resent UInt32 codec (T64, LZ4),
+    -- The same part: bytes at the beginning of connections that are sent twice, the rule that made it so, the round
+    -- that last showed the loss that they are for, and until when none are given after harm.
+    copied_bytes UInt16 codec (T64, LZ4),
+    copies_reason LowCardinality(String),
+    copies_shown Nullable(DateTime('UTC')),
+    copies_hold_until Nullable(DateTime('UTC')),
+    copies_hold_s UInt32 codec (T64, LZ4),
+    -- Of the last rounds the first flights without copies, those that sent anything again, and segments that one of
+    -- these sent again in the mean. The same of flights with a shorter, and a longer handshake than the median.
+    flights UInt32 codec (T64, LZ4),
+    flights_lossy UInt32 codec (T64, LZ4),
+    resent_each Nullable(Float64) codec (LZ4),
+    calm_flights UInt32 codec (T64, LZ4),
+    calm_lossy UInt32 codec (T64, LZ4),
+    busy_flights UInt32 codec (T64, LZ4),
+    busy_lossy UInt32 codec (T64, LZ4),
+    -- First flights with copies, and those without beside them: how many sent anything again, the mean time to 10 kB,
+    -- and the standard error of the difference.
+    copied UInt32 codec (T64, LZ4),
+    copied_lossy UInt32 codec (T64, LZ4),
+    uncopied UInt32 codec (T64, LZ4),
+    uncopied_lossy UInt32 codec (T64, LZ4),
+    copied_10k_us Nullable(Float64) codec (LZ4),
+    uncopied_10k_us Nullable(Float64) codec (LZ4),
+    error_10k_us Nullable(Float64) codec (LZ4),
 
     -- The part congestion.
     -- The algorithm of new connections: bbr, or default for the kernel's.

@@ -1,10 +1,15 @@
--- What first-flight records of the last rounds show of each path's handshakes: one row a path with enough of them,
--- every column of fixed width. Nothing after the round is read. Parameters: since_s (excluded), round_s,
--- min_connections.
+-- What first-flight records of the last rounds show of each path's handshakes and first flights: one row a path with
+-- enough handshakes, every column of fixed width. Nothing after the round is read. Parameters: since_s (excluded),
+-- round_s, min_connections, copied_bytes (those that the policy gives).
 --
 -- The timeout is of all edges of a PoP, so of the hosts with enough handshakes the one with the longest round trips
 -- counts: of three and more the second longest, since one may have invented them. Likewise of three hosts and more the
--- one that sent most again does not count in the comparison.
+-- one that sent most again does not count in the comparison. Of first flights none
+-- counts for more than the second largest, and one not at all: the one that says most that copies are needed, or that
+-- they do harm, or that the path is full (springtide_agreed).
+--
+-- First flights are those of connections with two segments of data and more whose handshake was not sent again: copies
+-- are not judged by what a timeout of handshakes does.
 with of_bundles as (
     select
         pop,
@@ -69,6 +74,8 @@ of_hosts as (
 paths as (
     select
         at_pop,
+        to_pop,
+        network,
         if(to_pop != '', toString(to_pop), springtide_prefix_text(version, network)) as to_destination,
         version,
         sum(of_host) as handshakes,
@@ -89,20 +96,118 @@ paths as (
     from of_hosts
     group by at_pop, to_pop, network, version
     having handshakes >= {min_connections:UInt32}
+),
+
+flights_of_bundles as (
+    select
+        pop,
+        dst_pop,
+        client_prefix,
+        ip_version,
+        host,
+        countIf(copied_bytes > 0) > 0 as copies,
+        groupArrayIf(tuple(first_flight_resent, handshake_rtt_us), copied_bytes = 0) as plain,
+        countIf(copied_bytes = {copied_bytes:UInt16}) as treated,
+        countIf(copied_bytes = {copied_bytes:UInt16} and first_flight_resent > 0) as treated_lossy,
+        sumForEachIf(
+            springtide_moments(assumeNotNull(acked_10k_us)),
+            acked_10k_us is not null and copied_bytes = {copied_bytes:UInt16}
+        ) as treated_took,
+        sumForEachIf(
+            springtide_moments(assumeNotNull(acked_10k_us)),
+            acked_10k_us is not null and copied_bytes = 0
+        ) as plain_took
+    from round_flights
+    where
+        round > fromUnixTimestamp({since_s:UInt32})
+        and round <= fromUnixTimestamp({round_s:UInt32})
+        and length(pop) <= 63
+        and segments > 1
+        and handshake_resent = 0
+    group by pop, dst_pop, client_prefix, ip_version, host, started_round, started_prefix_length
+),
+
+flights_of_hosts as (
+    select
+        pop,
+        dst_pop,
+        client_prefix,
+        ip_version,
+        host,
+        groupArrayArrayIf(plain, copies) as beside,
+        -- Where copies are in use, those that have none by chance.
+        if(max(copies), beside, groupArrayArray(plain)) as untreated,
+        arrayFilter(us -> us > 0, tupleElement(untreated, 2)) as rtts,
+        arrayReduce('quantileExact(0.5)', rtts) as middle_us,
+        arrayFilter(flight -> flight.2 > 0 and flight.2 < middle_us, untreated) as calm,
+        arrayFilter(flight -> flight.2 > middle_us, untreated) as busy,
+        [toFloat64(length(untreated)), springtide_lossy(untreated)] as of_flights,
+        [of_flights[2], toFloat64(arraySum(tupleElement(untreated, 1)))] as of_lossy,
+        [toFloat64(length(calm)), springtide_lossy(calm)] as of_calm,
+        [toFloat64(length(busy)), springtide_lossy(busy)] as of_busy,
+        [toFloat64(sum(treated)), toFloat64(sum(treated_lossy))] as of_treated,
+        [toFloat64(length(beside)), springtide_lossy(beside)] as of_beside,
+        arrayMap(number -> toFloat64(number), sumForEach(treated_took)) as times,
+        arrayMap(number -> toFloat64(number), sumForEachIf(plain_took, copies)) as times_beside
+    from flights_of_bundles
+    group by pop, dst_pop, client_prefix, ip_version, host
+),
+
+flights_of_paths as (
+    select
+        pop,
+        dst_pop,
+        client_prefix,
+        ip_version,
+        springtide_agreed(groupArrayIf(of_flights, of_flights[1] > 0), 1) as every,
+        springtide_agreed(groupArrayIf(of_lossy, of_lossy[1] > 0), 1) as lossy,
+        springtide_agreed(groupArrayIf(of_calm, of_calm[1] > 0), -1) as calm,
+        springtide_agreed(groupArrayIf(of_busy, of_busy[1] > 0), 1) as busy,
+        springtide_agreed(groupArrayIf(of_treated, of_treated[1] > 0), 1) as treated,
+        springtide_agreed(groupArrayIf(of_beside, of_beside[1] > 0), -1) as beside,
+        springtide_agreed(groupArrayIf(times, times[1] > 0), 1) as took,
+        springtide_agreed(groupArrayIf(times_beside, times_beside[1] > 0), -1) as took_beside,
+        -- Of few the spread may be small by chance: the larger one is taken for both.
+        greatest(
+            took[3] / took[1] - pow(took[2] / took[1], 2),
+            took_beside[3] / took_beside[1] - pow(took_beside[2] / took_beside[1], 2)
+        ) as variance
+    from flights_of_hosts
+    group by pop, dst_pop, client_prefix, ip_version
 )
 
 select
-    toFixedString(at_pop, 64) as src_pop,
-    toFixedString(to_destination, 64) as destination,
-    version as ip_version,
-    toUInt32(least(handshakes, 4294967295)) as handshakes,
-    toFloat64(handshake_rtt_us) as handshake_rtt_us,
-    treated_ms,
-    toUInt32(least(own, 4294967295)) as treated,
-    toUInt32(least(own_resent, 4294967295)) as treated_resent,
-    toUInt32(least(kernels, 4294967295)) as control,
-    toUInt32(least(kernels_resent, 4294967295)) as control_resent
+    toFixedString(paths.at_pop, 64) as src_pop,
+    toFixedString(paths.to_destination, 64) as destination,
+    paths.version as ip_version,
+    toUInt32(least(paths.handshakes, 4294967295)) as handshakes,
+    toFloat64(paths.handshake_rtt_us) as handshake_rtt_us,
+    paths.treated_ms as treated_ms,
+    toUInt32(least(paths.own, 4294967295)) as treated,
+    toUInt32(least(paths.own_resent, 4294967295)) as treated_resent,
+    toUInt32(least(paths.kernels, 4294967295)) as control,
+    toUInt32(least(paths.kernels_resent, 4294967295)) as control_resent,
+    toUInt32(least(seen.every[1], 4294967295)) as flights,
+    toUInt32(least(seen.every[2], 4294967295)) as flights_lossy,
+    seen.lossy[2] / seen.lossy[1] as resent_each,
+    toUInt32(least(seen.calm[1], 4294967295)) as calm_flights,
+    toUInt32(least(seen.calm[2], 4294967295)) as calm_lossy,
+    toUInt32(least(seen.busy[1], 4294967295)) as busy_flights,
+    toUInt32(least(seen.busy[2], 4294967295)) as busy_lossy,
+    toUInt32(least(seen.treated[1], 4294967295)) as copied,
+    toUInt32(least(seen.treated[2], 4294967295)) as copied_lossy,
+    toUInt32(least(seen.beside[1], 4294967295)) as uncopied,
+    toUInt32(least(seen.beside[2], 4294967295)) as uncopied_lossy,
+    seen.took[2] / seen.took[1] as copied_10k_us,
+    seen.took_beside[2] / seen.took_beside[1] as uncopied_10k_us,
+    sqrt(greatest(seen.variance, 0) * (1 / seen.took[1] + 1 / seen.took_beside[1])) as error_10k_us
 from paths
-where length(to_destination) <= 63
+left join flights_of_paths as seen
+    on
+        paths.at_pop = seen.pop
+        and paths.to_pop = seen.dst_pop
+        and paths.network = seen.client_prefix
+        and paths.version = seen.ip_version
+where length(paths.to_destination) <= 63
 order by src_pop, destination, ip_version
 settings max_bytes_before_external_group_by = 4000000000

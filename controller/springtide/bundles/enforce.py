@@ -7,6 +7,7 @@ from typing import Any
 
 from springtide.fleet import TenantRule, prefix_order
 from springtide.laws.entry import Part
+from springtide.laws.recovery.policy import RecoveryPolicy
 from springtide.policy import EnforcePolicy
 from springtide.policy.enforce import excluded
 
@@ -23,11 +24,11 @@ def own_sides(rules: Iterable[TenantRule]) -> list[Part]:
     return found
 
 
-def enforcement(policy: EnforcePolicy, opted_out: Sequence[Part] = ()) -> Part:
+def enforcement(policy: EnforcePolicy, recovery: RecoveryPolicy, opted_out: Sequence[Part] = ()) -> Part:
     """Way of enforcing that `policy` asks of an edge.
 
-    By routes, neither a lift nor a brake nor a record means anything. Nor can routes leave a tenant alone: a rule of
-    `validate` refuses such a bundle.
+    By routes, neither a lift nor a brake nor a record nor a copy means anything. Nor can routes leave a tenant alone:
+    a rule of `validate` refuses such a bundle.
     """
     left_alone = excluded(policy)
     fields: dict[str, Any] = {"by": policy.by, "otherwise": policy.otherwise, "live": policy.live}
@@ -45,4 +46,6 @@ def enforcement(policy: EnforcePolicy, opted_out: Sequence[Part] = ()) -> Part:
             half_life_s=policy.brake_half_life_s,
         )
         fields["record_permille"] = policy.record_permille
+        if recovery.copies:
+            fields["copies_permille"] = recovery.copies_permille
     return Part(**fields)

@@ -67,7 +67,7 @@ def render(
                 "created_at": instants.show(created_unix_s),
                 "expires_at": instants.show(round_unix_s + policy.bundle.ttl_s),
             }
-            enforce = enforcement(policy.enforce_of(edge, pop, round_unix_s), opted_out)
+            enforce = enforcement(policy.enforce_of(edge, pop, round_unix_s), policy.recovery, opted_out)
             fields |= {"enforce": enforce, "entries": merged.of(edge, pop, enforce)}
             documents[edge] = seal(fields)
             if enforce.by == "bpf":

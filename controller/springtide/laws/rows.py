@@ -74,14 +74,20 @@ class Decisions:
             return f"toFixedString(toLowCardinality({name}), {form.itemsize}) as {name}"
         if name in self.instants:
             return f"toUInt32(coalesce({name}, toDateTime(0, 'UTC'))) as {name}"
-        if name in ("action", "reason"):
-            listed = ", ".join(f"'{word}'" for word in (self.actions if name == "action" else self.reasons))
+        if words := self._words(name):
+            listed = ", ".join(f"'{word}'" for word in words)
             return f"toUInt8(indexOf([{listed}], toString({name})) - 1) as {name}"
         if name in self.flags:
             return f"toUInt8({name}) as {name}"
         if form.kind == "f":
             return f"coalesce({name}, toFloat{8 * form.itemsize}(nan)) as {name}"
         return name
+
+    def _words(self, name: str) -> Sequence[str]:
+        """What the numbers of a column mean; none where they are numbers."""
+        if name == "action":
+            return self.actions
+        return self.reasons if name == "reason" or name.endswith("_reason") else ()
 
     def last_round(self, store: Store, before_unix_s: int, within_s: int = MAX_HISTORY_S) -> int:
         """The newest round before `before`, and not older than `within`, that left decisions; 0 is none."""
@@ -222,8 +228,8 @@ class Decisions:
     def _columns(self, decided: Frame) -> Columns:
         """As the table has them: null where nothing is known."""
         columns = dict(decided.columns)
-        for name, words in (("reason", self.reasons), ("action", self.actions)):
-            if name in columns:
+        for name in self.names:
+            if words := self._words(name):
                 columns[name] = Coded(np.array([word.encode() for word in words]), decided[name])
         for name in self.names:
             if name in self.instants:
@@ -247,8 +253,7 @@ class Decisions:
             }
             row |= {name: row[name].decode() for name in texts}
             row |= {name: bool(row[name]) for name in self.flags} | {name: row[name] or None for name in self.instants}
-            words = (("action", self.actions), ("reason", self.reasons))
-            yield row | {name: listed[row[name]] for name, listed in words if name in row}
+            yield row | {name: listed[row[name]] for name in names if (listed := self._words(name))}
 
     def as_dict(self, row: Row) -> dict[str, object]:
         """For JSON: instants as text, and numbers with the digits that they have."""

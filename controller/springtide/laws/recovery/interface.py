@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from springtide import _core
+from springtide import _core, instants
 from springtide.fleet import Fleet
 from springtide.frame import Frame
 from springtide.laws.base import (
@@ -25,6 +25,7 @@ from springtide.laws.base import (
     newest_of,
     pops_of,
 )
+from springtide.laws.columns import Bits
 from springtide.laws.destinations import Owned, prefixes
 from springtide.laws.entry import Part
 from springtide.laws.holdout import held_out_edges
@@ -35,34 +36,37 @@ from springtide.policy import Policy
 from springtide.store import Row, Store
 from springtide.store.files import sql
 
-HANDSHAKES = Decisions.of_core("recovery", DECIDED, PREVIOUS, lasts)
+RECOVERED = Decisions.of_core("recovery", DECIDED, PREVIOUS, lasts)
 _RULES = dict(_core.reasons("recovery"))
 _KERNELS = "the kernel's second"
+# Fields of a bundle's entry that it gives, and columns.
+_VALUES = ("handshake_timeout_ms", "copied_bytes")
 
 
 class Recovery(Law):
     name = "recovery"
-    decisions = HANDSHAKES
-    title = "How soon a lost SYN or SYN-ACK is sent again"
+    decisions = RECOVERED
+    title = "How soon a lost SYN or SYN-ACK is sent again, and where the beginning of connections is sent twice"
     help = """Decide how soon a lost SYN or SYN-ACK is sent again, for one round: by the round trips of the path's
-    earlier handshakes, instead of the kernel's second.
+    earlier handshakes, instead of the kernel's second. And whether the first segments of a path's connections are sent
+    twice: where it loses at random.
 
-    For edges that enforce by bpf, and only with recovery: {handshake: true}. One connection in ten keeps the second, so
-    that what is sent again in vain is seen. Decide rounds in their order: each remembers the one before.
+    For edges that enforce by bpf, and only with recovery: {handshake: true} or {copies: true}. One connection in ten
+    has neither, so that harm is seen. Decide rounds in their order: each remembers the one before.
     """
     units = "pairs and prefixes"
-    acts = "handshake_timeout_ms > 0"
+    acts = "(handshake_timeout_ms > 0 or copied_bytes > 0)"
     explains = ("pop", "prefix")
     # Nothing is decided where it is off, or where no edge enforces by bpf.
     every_round = False
 
     def decides(self, policy: Policy, round_unix_s: int) -> bool:
-        return policy.recovery.handshake and policy.paces(round_unix_s)
+        return (policy.recovery.handshake or policy.recovery.copies) and policy.paces(round_unix_s)
 
     def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Frame, Frame]:
         if not self.decides(policy, round_unix_s):
             return Frame.empty(0, OBSERVED), Frame.empty(0, PREVIOUS)
-        return _seen(store, policy, round_unix_s), HANDSHAKES.left(store, round_unix_s)
+        return _seen(store, policy, round_unix_s), RECOVERED.left(store, round_unix_s)
 
     def pops(self, seen: Frame, before: Frame) -> set[str]:
         return pops_of(seen["src_pop"].tolist(), before["src_pop"].tolist())
@@ -82,17 +86,19 @@ class Recovery(Law):
         }
 
     def acting(self, decided: Frame) -> Values:
-        chosen = decided[decided["handshake_timeout_ms"] > 0]
-        return dict(zip(keys(chosen).tolist(), chosen["handshake_timeout_ms"].tolist(), strict=True))
+        chosen = decided[_acts(decided)]
+        values = zip(*(chosen[name].tolist() for name in _VALUES), strict=True)
+        return dict(zip(keys(chosen).tolist(), values, strict=True))
 
     def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View:
-        listed = list(HANDSHAKES.rows(outcome.decided))
-        counts = Counter((row["src_pop"], row["action"], row["reason"]) for row in listed)
+        listed = list(RECOVERED.rows(outcome.decided))
+        counts = Counter((row["src_pop"], row["action"], row["reason"], row["copies_reason"]) for row in listed)
+        timed, copied = (sum(row[name] > 0 for row in listed) for name in _VALUES)
         return View(
-            decisions=[{"round": outcome.round, **HANDSHAKES.as_dict(row)} for row in listed],
-            columns=["from", "action", "reason", self.units],
+            decisions=[{"round": outcome.round, **RECOVERED.as_dict(row)} for row in listed],
+            columns=["from", "action", "reason", "copies", self.units],
             rows=[(*key, count) for key, count in sorted(counts.items())],
-            summary=f"{len(self.acting(outcome.decided))} have a timeout of their own",
+            summary=f"{timed} have a timeout of their own, {copied} have copies",
             gauges={},
         )
 
@@ -102,16 +108,17 @@ class Recovery(Law):
         if not self.decides(policy, round_unix_s):
             return None
         since = round_unix_s - HISTORY_ROUNDS * policy.round.interval_s
-        rows = list(HANDSHAKES.rows(HANDSHAKES.read(store, since, round_unix_s, (src_pop, destination))))
+        rows = list(RECOVERED.rows(RECOVERED.read(store, since, round_unix_s, (src_pop, destination))))
         found = [row for row in rows if row["round"] == round_unix_s]
         few = f"fewer than {policy.recovery.min_connections} handshakes were seen"
         why = few if self.latest(store, round_unix_s) == round_unix_s else "this round was not decided"
-        nothing = [("handshake", f"a lost SYN or SYN-ACK is sent again after {_KERNELS}: {why}")]
-        history = [HANDSHAKES.as_dict(row) for row in rows]
-        shown = ("round", "ip_version", "action", "reason", "handshake_timeout_ms", "handshakes", "handshake_rtt_us")
+        nothing = [("handshake", f"a lost SYN or SYN-ACK is sent again after {_KERNELS}, nothing is sent twice: {why}")]
+        history = [RECOVERED.as_dict(row) for row in rows]
+        handshakes = ("action", "reason", "handshake_timeout_ms", "handshakes", "handshake_rtt_us")
+        shown = ("round", "ip_version", *handshakes, "copies_reason", "copied_bytes", "flights", "flights_lossy")
         return Explained(
             lines=[(row["ip_version"], _lines(row, policy.bundle.ttl_s)) for row in found] or [(None, nothing)],
-            decisions=[HANDSHAKES.as_dict(row) for row in found],
+            decisions=[RECOVERED.as_dict(row) for row in found],
             history=history,
             table=[{name: row[name] for name in shown} for row in history],
         )
@@ -119,7 +126,8 @@ class Recovery(Law):
     def decided_step(self, newest: Newest | None, clock: Clock) -> Step:
         if newest is None:
             return Step(self.name, State.NOTE, "off, or nothing was decided yet")
-        text = f"decided {clock.ago(newest.round)}: {newest.acting:,} of {newest.rows:,} {self.units} have a timeout"
+        text = f"decided {clock.ago(newest.round)}: {newest.acting:,} of {newest.rows:,} {self.units}"
+        text += " have a timeout or copies"
         text += f"; {newest.left_out:,} left out of bundles: their evidence is too old" if newest.left_out else ""
         text += f"; {newest.held_incomplete:,} stand, input incomplete" if newest.held_incomplete else ""
         late = clock.now - newest.round > clock.limit_s
@@ -135,24 +143,22 @@ class Recovery(Law):
         if not self.decides(policy, round_unix_s):
             return Contribution()
         # A round without this law keeps what the last one decided, for as long as a bundle may live.
-        newest = HANDSHAKES.last_round(store, round_unix_s + 1, policy.bundle.ttl_s)
-        decided = HANDSHAKES.read_round(store, newest)
-        chosen = decided[decided["handshake_timeout_ms"] > 0]
+        newest = RECOVERED.last_round(store, round_unix_s + 1, policy.bundle.ttl_s)
+        decided = RECOVERED.read_round(store, newest)
+        chosen = decided[_acts(decided)]
         busiest = chosen[np.argsort(-chosen["handshakes"].astype(np.int64), kind="stable")]
         owned, held_out = Owned(fleet), held_out_edges(fleet, policy.holdout)
         entries: dict[str, list[Part]] = {edge: [] for edge in fleet.edges()}
         left_out = []
-        for row in HANDSHAKES.rows(busiest):
+        for row in RECOVERED.rows(busiest):
             if (row["expires_at"] or 0) < expires_unix_s:
                 left_out.append(f"{row['src_pop']} to {row['destination']} (IPv{row['ip_version']})")
                 continue
             name = row["src_pop"]
             if row["destination"] in owned or name not in fleet.pops:
                 continue
-            own = [
-                Part(prefix=prefix, handshake_timeout_ms=row["handshake_timeout_ms"])
-                for prefix in prefixes(fleet, row["destination"], row["ip_version"])
-            ]
+            values = {value: row[value] for value in _VALUES if row[value]}
+            own = [Part(prefix=prefix, **values) for prefix in prefixes(fleet, row["destination"], row["ip_version"])]
             for edge in fleet.pops[name].edges:
                 if policy.enforce_of(edge, name, round_unix_s).by == "bpf" and edge not in held_out:
                     entries[edge] += own
@@ -165,8 +171,14 @@ def _seen(store: Store, policy: Policy, round_unix_s: int) -> Frame:
         "round_s": round_unix_s,
         "since_s": round_unix_s - law.window_rounds * policy.round.interval_s,
         "min_connections": law.min_connections,
+        "copied_bytes": law.copied_bytes,
     }
     return store.frame(sql("recovery/evidence"), OBSERVED, window)
+
+
+def _acts(decided: Frame) -> Bits:
+    found: Bits = np.logical_or.reduce([decided[name] > 0 for name in _VALUES])
+    return found
 
 
 def _lines(row: Row, ttl_s: int) -> list[tuple[str, str]]:
@@ -175,14 +187,35 @@ def _lines(row: Row, ttl_s: int) -> list[tuple[str, str]]:
         ("handshake", f"a lost SYN or SYN-ACK is sent again after {f'{after} ms' if after else _KERNELS}"),
         ("because", f"{row['reason']}: {_RULES[row['reason']]}"),
     ]
-    if after and row["expires_at"] < row["round"] + ttl_s:
-        lines.append(("but", "left out of bundles: its evidence is too old"))
     if row["handshakes"]:
         rtt_ms = row["handshake_rtt_us"] / 1000
         lines.append(("seen", f"{row['handshakes']:,} handshakes, of which 99 % took up to {rtt_ms:.0f} ms"))
     if row["treated"]:
         again = f"{row['treated_resent']:,} of {row['treated']:,} with the path's timeout"
         lines.append(("sent again", f"{again}; {row['control_resent']:,} of {row['control']:,} with the kernel's"))
+    if row["copies_reason"] != "off":
+        lines += _lines_of_copies(row)
+    if (after or row["copied_bytes"]) and row["expires_at"] < row["round"] + ttl_s:
+        lines.append(("but", "left out of bundles: its evidence is too old"))
+    return lines
+
+
+def _lines_of_copies(row: Row) -> list[tuple[str, str]]:
+    given, reason = row["copied_bytes"], row["copies_reason"]
+    what = f"the SYN-ACK and the first {given:,} bytes are sent twice" if given else "nothing is sent twice"
+    lines = [("copies", what), ("because", f"{reason}: {_RULES[reason]}")]
+    if row["copies_hold_until"] and row["copies_hold_until"] > row["round"]:
+        lines.append(("held", f"until {instants.show(row['copies_hold_until'])}"))
+    if row["flights"]:
+        lost = f"{row['flights_lossy']:,} of {row['flights']:,} first flights without copies lost something"
+        each = f", {row['resent_each']:.1f} segments each" if row["flights_lossy"] else ""
+        lines.append(("seen", lost + each))
+    if row["copied"]:
+        lost = f"{row['copied_lossy']:,} of {row['copied']:,} with copies lost something"
+        lines.append(("beside", f"{lost}; {row['uncopied_lossy']:,} of {row['uncopied']:,} without"))
+    if row["error_10k_us"] is not None:
+        took, beside, error = (row[name] / 1000 for name in ("copied_10k_us", "uncopied_10k_us", "error_10k_us"))
+        lines.append(("10 kB", f"{took:.0f} ms with copies, {beside:.0f} ms without, each in the mean (± {error:.0f})"))
     return lines
 
 

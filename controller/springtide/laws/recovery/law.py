@@ -1,5 +1,5 @@
-"""The timeout of each path's handshakes: a round of the step that springtide-core makes (core/src/step/recovery). Here
-rows become columns for it, and what it decides becomes rows."""
+"""The timeout of each path's handshakes, and its copies: a round of the step that springtide-core makes
+(core/src/step/recovery). Here rows become columns for it, and what it decides becomes rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ OBSERVED = np.dtype([*UNIT_KEY, *SEEN])
 PREVIOUS = np.dtype([*UNIT_KEY, *STATE, ("round", "<u4")])
 # The rows of path_decisions without what a round has in common.
 DECIDED = np.dtype([*UNIT_KEY, *forms("recovery", "decided"), *STATE, *SEEN])
-_UNSEEN = np.array([(b"", b"", 0, 0, np.nan, 0, 0, 0, 0, 0)], OBSERVED)[0]
+_UNSEEN = np.zeros(1, OBSERVED)[0]
+for _name, _form in SEEN:
+    if _form == "<f8":
+        _UNSEEN[_name] = np.nan
 _OVERRIDE = np.dtype([*UNIT_KEY, *forms("recovery", "override")])
 
 
@@ -44,5 +47,6 @@ def decide(now: int, policy: Policy, observed: Frame, last: Frame, frozen: Colle
 
 def lasts(decided: Frame) -> Bits:
     """Find the decisions that leave anything for the next round."""
-    found: Bits = (decided["handshake_timeout_ms"] > 0) | (decided["hold_until"] > 0)
+    kept = ("handshake_timeout_ms", "hold_until", "copied_bytes", "copies_hold_until")
+    found: Bits = np.logical_or.reduce([decided[name] > 0 for name in kept])
     return found
