@@ -1,4 +1,5 @@
-"""How soon a lost SYN or SYN-ACK is sent again: from records of handshakes to bundles, and back where it does harm."""
+"""How soon a lost SYN or SYN-ACK is sent again, and where the beginning of connections is sent twice: from records to
+bundles, and back where it does harm."""
 
 from __future__ import annotations
 
@@ -55,7 +56,26 @@ def handshakes(
     return found
 
 
-def decided(home: Home, moment: int, rows: list[dict[str, Value]]) -> dict[str, tuple[str, int]]:
+def flights(
+    moment: int, host: str, peer: str, lossy: list[bool], copied: int = 0, again: int = 1, took_ms: int = 200
+) -> list[dict[str, Value]]:
+    """First flights whose handshakes took longer and longer; a lossy one sent so many segments again."""
+    found = handshakes(moment, host, peer, [50.0 + 20 * number / len(lossy) for number in range(len(lossy))])
+    for row, is_lossy in zip(found, lossy, strict=True):
+        row["first_flight_retrans"] = row["total_retrans"] = again * is_lossy
+        row["acked_10k_time"] = 1000 * took_ms
+        row["copied_bytes"] = copied
+    return found
+
+
+def every(period: int, count: int) -> list[bool]:
+    """One in so many is lossy, whatever its round trip."""
+    return [number % period == 0 for number in range(count)]
+
+
+def decided(
+    home: Home, moment: int, rows: list[dict[str, Value]], what: tuple[str, str] = ("reason", "handshake_timeout_ms")
+) -> dict[str, tuple[str, int]]:
     """Reason and timeout by destination, of a round that showed these, and a poll of each host."""
     polls = [
         Socket(host, 900_000, f"10.77.1.{host[-1]}", FRA, "ams").at(moment - 30, moment // INTERVAL, 5000)
@@ -68,18 +88,22 @@ def decided(home: Home, moment: int, rows: list[dict[str, Value]]) -> dict[str, 
     first = home.json("decide", "recovery", *at)
     assert first["written"] == len(first["decisions"])
     assert home.json("decide", "recovery", *at)["written"] == 0
-    return {row["destination"]: (row["reason"], row["handshake_timeout_ms"]) for row in first["decisions"]}
+    return {row["destination"]: (row[what[0]], row[what[1]]) for row in first["decisions"]}
+
+
+def bundles(home: Home, moment: int) -> dict[str, Any]:
+    """By edge."""
+    out = home.path / f"bundles-{moment}"
+    home.run("decide", "initcwnd", "--round", instants.show(moment))
+    home.run("bundle", "--round", instants.show(moment), "--out", out)
+    return {path.stem: json.loads(path.read_bytes()) for path in Path(out).glob("*.json")}
 
 
 def timeouts(home: Home, moment: int) -> dict[str, dict[str, int]]:
     """By edge, what its bundle has."""
-    out = home.path / f"bundles-{moment}"
-    home.run("decide", "initcwnd", "--round", instants.show(moment))
-    home.run("bundle", "--round", instants.show(moment), "--out", out)
-    documents = {path.stem: json.loads(path.read_bytes()) for path in Path(out).glob("*.json")}
     return {
         edge: {one["prefix"]: one["handshake_timeout_ms"] for one in document["entries"]}
-        for edge, document in documents.items()
+        for edge, document in bundles(home, moment).items()
     }
 
 
@@ -214,3 +238,107 @@ def test_a_bundle_that_is_full_keeps_what_gains_most_of_both_laws(home: Home, bo
     assert len(content) <= policy.bundle.max_bytes
     # The prefixes are as well as they come: those that gain most are first.
     assert set(windows) == set(prefixes[: len(windows)])
+
+
+COPIES = ("copies_reason", "copied_bytes")
+GIVEN = 20_000
+FULL, LATE, ENDING = "198.51.100.7", "198.51.101.7", "198.51.102.7"
+BOTH = POLICY.replace("window_rounds: 2", "copies: true, copies_permille: 50, window_rounds: 2")
+
+
+def test_paths_that_lose_at_random_get_copies_until_these_do_harm_or_the_loss_ends(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.policy.write_text(BOTH)
+    now = [ROUND + 90]
+    monkeypatch.setattr(instants, "now", lambda: now[0])
+    rows = [
+        *flights(ROUND, "ams-1", FRA, every(10, 400)),
+        *flights(ROUND, "ams-1", ENDING, every(10, 400)),
+        *flights(ROUND, "ams-1", CLIENTS, [False] * 400),
+        # A queue that is full drops many at once; before it is full it is long.
+        *flights(ROUND, "ams-1", FULL, every(2, 400), again=8),
+        *flights(ROUND, "ams-1", LATE, [*every(33, 200), *every(4, 200)]),
+    ]
+    assert decided(home, ROUND, rows, COPIES) == {
+        "fra": ("lossy", GIVEN),
+        "198.51.102.0/24": ("lossy", GIVEN),
+        "203.0.113.0/24": ("little_loss", 0),
+        "198.51.100.0/24": ("full_path", 0),
+        "198.51.101.0/24": ("full_path", 0),
+    }
+    found = bundles(home, ROUND)["ams-1"]
+    assert found["enforce"]["copies_permille"] == 50
+    [entry] = [one for one in found["entries"] if one["prefix"] == "10.77.2.0/24"]
+    # The longest handshakes took 70 ms, and half more is 105.
+    assert entry == {"prefix": "10.77.2.0/24", "handshake_timeout_ms": 110, "copied_bytes": GIVEN}
+    assert {one["prefix"] for one in found["entries"] if "copied_bytes" in one} == {"10.77.2.0/24", "198.51.102.0/24"}
+    said = home.run("explain", "ams", "fra", "--round", instants.show(ROUND)).stdout
+    assert "the SYN-ACK and the first 20,000 bytes are sent twice" in said
+    assert "40 of 400 first flights without copies lost something, 1.0 segments each" in said
+
+    # One in three loses with copies, and one in ten beside them. Of the other path nothing is lost any more.
+    second, now[0] = ROUND + INTERVAL, now[0] + INTERVAL
+    rows = [
+        *flights(second, "ams-1", FRA, every(3, 900), GIVEN),
+        *flights(second, "ams-1", FRA, every(10, 100)),
+        *flights(second, "ams-1", ENDING, [False] * 200, GIVEN),
+        *flights(second, "ams-1", ENDING, [False] * 2000),
+    ]
+    given = decided(home, second, rows, COPIES)
+    assert (given["fra"], given["198.51.102.0/24"]) == (("copies_harm", 0), ("loss_ended", 0))
+    entries = bundles(home, second)["ams-1"]["entries"]
+    assert not [one for one in entries if "copied_bytes" in one]
+    assert {one["prefix"] for one in entries} >= {"10.77.2.0/24", "198.51.102.0/24"}
+    said = home.run("explain", "ams", "fra", "--round", instants.show(second)).stdout
+    assert "300 of 900 with copies lost something; 10 of 100 without" in said
+
+    third, now[0] = second + INTERVAL, now[0] + INTERVAL
+    given = decided(home, third, flights(third, "ams-1", FRA, every(10, 400)), COPIES)
+    assert given["fra"] == ("held_copies_harm", 0)
+
+
+def test_copies_that_take_longer_are_taken_back(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instants, "now", lambda: ROUND + INTERVAL + 90)
+    home.policy.write_text(BOTH.replace("handshake: true", "handshake: false"))
+    assert decided(home, ROUND, flights(ROUND, "ams-1", FRA, every(10, 400)), COPIES) == {"fra": ("lossy", GIVEN)}
+    second = ROUND + INTERVAL
+    # Times of 250 ± 50 ms with copies, and of 200 ± 50 beside them: 50 ms are more than three times 50 ms / sqrt(90).
+    rows = [
+        *(one for ms in (200, 300) for one in flights(second, "ams-1", FRA, every(10, 450), GIVEN, took_ms=ms)),
+        *(one for ms in (150, 250) for one in flights(second, "ams-1", FRA, every(10, 50), took_ms=ms)),
+    ]
+    assert decided(home, second, rows, COPIES) == {"fra": ("copies_harm", 0)}
+    [row] = home.json("explain", "ams", "fra", "--round", instants.show(second))["recovery"]["decisions"]
+    assert (row["reason"], row["copied_10k_us"], row["uncopied_10k_us"]) == ("off", 250_000, 200_000)
+    assert row["error_10k_us"] == pytest.approx(50_000 / 90**0.5)
+    assert row["copies_hold_until"] > instants.show(second)
+
+
+def test_of_three_hosts_one_neither_gives_copies_nor_takes_them(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instants, "now", lambda: ROUND + INTERVAL + 90)
+    home.policy.write_text(BOTH.replace("handshake: true", "handshake: false"))
+    home.fleet.write_text(FLEET.replace("      ams-2:", "      ams-3: {address: 10.77.1.3}\n      ams-2:"))
+    rows = [
+        *(one for host in ("ams-1", "ams-2") for one in flights(ROUND, host, FRA, every(5, 300))),
+        *flights(ROUND, "ams-3", FRA, every(3000, 3000)),
+        *(one for host in ("ams-1", "ams-2") for one in flights(ROUND, host, CLIENTS, [False] * 300)),
+        *flights(ROUND, "ams-3", CLIENTS, [True] * 3000),
+    ]
+    wanted = {"fra": ("lossy", GIVEN), "203.0.113.0/24": ("little_loss", 0)}
+    assert decided(home, ROUND, rows, COPIES) == wanted
+    second = ROUND + INTERVAL
+    rows = [
+        *(one for host in ("ams-1", "ams-2") for one in flights(second, host, FRA, every(20, 900), GIVEN)),
+        *(one for host in ("ams-1", "ams-2") for one in flights(second, host, FRA, every(5, 100))),
+        *flights(second, "ams-3", FRA, [True] * 2000, GIVEN, again=50, took_ms=9000),
+        *flights(second, "ams-3", FRA, [*[False] * 1000, *[True] * 1000], again=50, took_ms=1),
+    ]
+    assert decided(home, second, rows, COPIES)["fra"] == ("lossy", GIVEN)
+    [row] = home.json("explain", "ams", "fra", "--round", instants.show(second))["recovery"]["decisions"]
+    assert (row["flights"], row["flights_lossy"], row["resent_each"]) == (200, 40, 1)
+    # Of each host one is the middle one.
+    assert row["calm_flights"] + row["busy_flights"] == 198
+    assert (row["copied"], row["copied_lossy"], row["copied_10k_us"]) == (1800, 90, 200_000)
+    # The host that shows least loss beside copies is left out, and the one that invents counts as another one.
+    assert (row["uncopied"], row["uncopied_lossy"], row["uncopied_10k_us"]) == (200, 70, 200_000)
