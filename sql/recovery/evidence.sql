@@ -174,6 +174,7 @@ flights_of_paths as (
         ) as variance
     from flights_of_hosts
     group by pop, dst_pop, client_prefix, ip_version
+    having sum(of_flights[1] + of_treated[1]) >= {min_connections:UInt32}
 )
 
 select
