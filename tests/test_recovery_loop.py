@@ -27,9 +27,9 @@ pytestmark = [pytest.mark.root, pytest.mark.proof]
 
 PATHS = {"lossy": "10.74.1.0/24", "clean": "10.74.2.0/24", "full": "10.74.3.0/24"}
 SERVER, EDGE, PORT = "srv", "srv-1", 5000
-# Objects of 10 kB, by each path in a round. At 2 % loss one of seven connections loses something; of 180 under eight
+# Objects of 10 kB, by each path in a round. At 2 % loss one of seven connections loses something; of 220 under eight
 # do with odds of 1e-6.
-COUNT, SIZE = 180, 10_000
+COUNT, SIZE = 220, 10_000
 INTERVAL_S, WINDOW = 20, 2
 
 

@@ -207,11 +207,10 @@ create table if not exists path_decisions$on_cluster (
     treated_resent UInt32 codec (T64, LZ4),
     control UInt32 codec (T64, LZ4),
     control_resent UInt32 codec (T64, LZ4),
-    -- The same part: bytes at the beginning of connections that are sent twice, the rule that made it so, the round
-    -- that last showed the loss that they are for, and until when none are given after harm.
+    -- The same part: bytes at the beginning of connections that are sent twice, the rule that made it so, and until
+    -- when none are given after harm.
     copied_bytes UInt16 codec (T64, LZ4),
     copies_reason LowCardinality(String),
-    copies_shown Nullable(DateTime('UTC')),
     copies_hold_until Nullable(DateTime('UTC')),
     copies_hold_s UInt32 codec (T64, LZ4),
     -- Of the last rounds the first flights without copies, those that sent anything again, and segments that one of
@@ -223,12 +222,14 @@ create table if not exists path_decisions$on_cluster (
     calm_lossy UInt32 codec (T64, LZ4),
     busy_flights UInt32 codec (T64, LZ4),
     busy_lossy UInt32 codec (T64, LZ4),
-    -- First flights with copies, and those without beside them: how many sent anything again, the mean time to 10 kB,
-    -- and the standard error of the difference.
+    -- First flights with copies, and those without beside them: how many sent anything again, segments that were sent
+    -- twice and those of which one copy was missed, the mean time to 10 kB, and the standard error of the difference.
     copied UInt32 codec (T64, LZ4),
     copied_lossy UInt32 codec (T64, LZ4),
     uncopied UInt32 codec (T64, LZ4),
     uncopied_lossy UInt32 codec (T64, LZ4),
+    copied_segments UInt32 codec (T64, LZ4),
+    repaired_segments UInt32 codec (T64, LZ4),
     copied_10k_us Nullable(Float64) codec (LZ4),
     uncopied_10k_us Nullable(Float64) codec (LZ4),
     error_10k_us Nullable(Float64) codec (LZ4),

@@ -109,6 +109,8 @@ flights_of_bundles as (
         groupArrayIf(tuple(first_flight_resent, handshake_rtt_us), copied_bytes = 0) as plain,
         countIf(copied_bytes = {copied_bytes:UInt16}) as treated,
         countIf(copied_bytes = {copied_bytes:UInt16} and first_flight_resent > 0) as treated_lossy,
+        sumIf(copied_segments, copied_bytes = {copied_bytes:UInt16}) as twice,
+        sumIf(repaired_segments, copied_bytes = {copied_bytes:UInt16}) as missed,
         sumForEachIf(
             springtide_moments(assumeNotNull(acked_10k_us)),
             acked_10k_us is not null and copied_bytes = {copied_bytes:UInt16}
@@ -146,6 +148,7 @@ flights_of_hosts as (
         [toFloat64(length(calm)), springtide_lossy(calm)] as of_calm,
         [toFloat64(length(busy)), springtide_lossy(busy)] as of_busy,
         [toFloat64(sum(treated)), toFloat64(sum(treated_lossy))] as of_treated,
+        [toFloat64(sum(twice)), toFloat64(sum(missed))] as of_copies,
         [toFloat64(length(beside)), springtide_lossy(beside)] as of_beside,
         arrayMap(number -> toFloat64(number), sumForEach(treated_took)) as times,
         arrayMap(number -> toFloat64(number), sumForEachIf(plain_took, copies)) as times_beside
@@ -165,6 +168,7 @@ flights_of_paths as (
         springtide_agreed(groupArrayIf(of_busy, of_busy[1] > 0), 1) as busy,
         springtide_agreed(groupArrayIf(of_treated, of_treated[1] > 0), 1) as treated,
         springtide_agreed(groupArrayIf(of_beside, of_beside[1] > 0), -1) as beside,
+        springtide_agreed(groupArrayIf(of_copies, of_copies[1] > 0), 1) as copies,
         springtide_agreed(groupArrayIf(times, times[1] > 0), 1) as took,
         springtide_agreed(groupArrayIf(times_beside, times_beside[1] > 0), -1) as took_beside,
         -- Of few the spread may be small by chance: the larger one is taken for both.
@@ -199,6 +203,8 @@ select
     toUInt32(least(seen.treated[2], 4294967295)) as copied_lossy,
     toUInt32(least(seen.beside[1], 4294967295)) as uncopied,
     toUInt32(least(seen.beside[2], 4294967295)) as uncopied_lossy,
+    toUInt32(least(seen.copies[1], 4294967295)) as copied_segments,
+    toUInt32(least(seen.copies[2], 4294967295)) as repaired_segments,
     seen.took[2] / seen.took[1] as copied_10k_us,
     seen.took_beside[2] / seen.took_beside[1] as uncopied_10k_us,
     sqrt(greatest(seen.variance, 0) * (1 / seen.took[1] + 1 / seen.took_beside[1])) as error_10k_us

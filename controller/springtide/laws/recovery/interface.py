@@ -78,11 +78,13 @@ class Recovery(Law):
     def would_give(self, store: Store, policy: Policy, round_unix_s: int) -> dict[tuple[str, str, int], int]:
         """By source, destination and IP version: the timeout in ms that a path without one would get, also where the
         law is off."""
-        decided = decide(round_unix_s, policy, _seen(store, policy, round_unix_s), Frame.empty(0, PREVIOUS))
+        law = policy.recovery.model_copy(update={"handshake": True})
+        on = policy.model_copy(update={"recovery": law})
+        decided = decide(round_unix_s, on, _seen(store, on, round_unix_s), Frame.empty(0, PREVIOUS))
         chosen = decided[decided["handshake_timeout_ms"] > 0]
         return {
             (row["src_pop"], row["destination"], row["ip_version"]): row["handshake_timeout_ms"]
-            for row in HANDSHAKES.rows(chosen)
+            for row in RECOVERED.rows(chosen)
         }
 
     def acting(self, decided: Frame) -> Values:
@@ -213,6 +215,9 @@ def _lines_of_copies(row: Row) -> list[tuple[str, str]]:
     if row["copied"]:
         lost = f"{row['copied_lossy']:,} of {row['copied']:,} with copies lost something"
         lines.append(("beside", f"{lost}; {row['uncopied_lossy']:,} of {row['uncopied']:,} without"))
+    if row["copied_segments"]:
+        twice = f"{row['copied_segments']:,} segments were sent twice"
+        lines.append(("repaired", f"{twice}; of {row['repaired_segments']:,} at most one copy came"))
     if row["error_10k_us"] is not None:
         took, beside, error = (row[name] / 1000 for name in ("copied_10k_us", "uncopied_10k_us", "error_10k_us"))
         lines.append(("10 kB", f"{took:.0f} ms with copies, {beside:.0f} ms without, each in the mean (± {error:.0f})"))

@@ -78,10 +78,10 @@ reasons! {
     Lossy "lossy" "clearly more than one first flight in a hundred loses something, and not because the path is full",
     /// Few connections have none.
     HeldLossy "held_lossy"
-        "the few connections without copies show neither that the loss goes on nor that it ended, for a day at most",
+        "neither connections without copies nor what copies repaired show that the loss ended",
     /// Nothing is lost any more.
     LossEnded "loss_ended"
-        "fewer than one first flight in two hundred loses anything without copies, or for a day more was not clear",
+        "hardly any copy repaired anything, or fewer than one first flight in two hundred without copies lost anything",
     /// Nothing to gain.
     LittleLoss "little_loss" "not clearly more than one first flight in a hundred loses something",
     /// Copies would be lost as well.

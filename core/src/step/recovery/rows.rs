@@ -42,6 +42,10 @@ columns! {
         uncopied: f64 as "u4",
         /// Those of them that sent anything again.
         uncopied_lossy: f64 as "u4",
+        /// Segments that were sent twice.
+        copied_segments: f64 as "u4",
+        /// Those of them that the other end did not report as got twice.
+        repaired_segments: f64 as "u4",
         /// Mean time to 10 kB with copies, microseconds.
         copied_10k_us: f64 as "f8",
         /// Mean time to 10 kB beside them.
@@ -65,8 +69,6 @@ columns! {
         hold_s: Seconds as "u4",
         /// Bytes at the beginning of connections that are sent twice.
         copied_bytes: f64 as "u2",
-        /// Round that last showed the loss that copies are for.
-        copies_shown: Instant as "u4",
         /// Instant until which no copies are given.
         copies_hold_until: Instant as "u4",
         /// Length of that hold.
