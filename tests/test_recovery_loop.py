@@ -97,7 +97,8 @@ class Loop:
         self._traffic(end - time.time() - 5)
         time.sleep(max(0.0, end + SEALED_S - time.time()))
         self.product.json("ingest", str(self._out / "spool"))
-        self.product.text("decide", "recovery", "--round", instant(end), accept=(0, 3))
+        for law in ("initcwnd", "recovery"):
+            self.product.text("decide", law, "--round", instant(end), accept=(0, 3))
         folder = Path(self.product.json("publish", "--sign-key", str(self._out / "publisher"))["folder"])
         bundle = folder / "edges" / f"{EDGE}.json"
         self.edge("apply", str(bundle), "--allowed-signers", str(self._out / "allowed_signers"))
