@@ -1,15 +1,11 @@
-"""A page as Debian's Chromium shows it, controlled by the DevTools protocol over a pair of pipes."""
+"""A page as Debian's Chromium shows it."""
 
 from __future__ import annotations
 
 import base64
 import io
 import json
-import os
-import selectors
-import subprocess
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,27 +13,11 @@ from typing import Any
 import numpy as np
 from matplotlib import image
 
-CHROMIUM = Path("/usr/bin/chromium")
-PATIENCE_S = 60  # for the next word of the browser's: what takes as long hangs, or the machine stands still
-# A browser may hang as it begins (seen once in hundreds, on a busy machine): another is asked then.
-# All three hang with odds of one in a million where one in a hundred does.
-TRIES = 3
+from testkit.devtools import CHROMIUM, TRIES, Pipe, Silent, browser
+
 # Where pictures are kept for people.
 SCREENS = Path(__file__).parents[1] / "out/screens"
 WIDTHS = (400, 1400)
-# Without what a browser does by itself: updates, sync, a sandbox that root cannot have.
-OPTIONS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    "--window-size=1100,1600",
-    "--remote-debugging-pipe",
-)
 BOXES = """
 [...document.querySelectorAll('svg, table')].map(one => {
     const box = one.getBoundingClientRect();
@@ -132,79 +112,6 @@ class Seen:
         return len(np.unique((pixels[..., :3] * 255).astype(np.uint32) @ np.array([65536, 256, 1], np.uint32)))
 
 
-class Silent(AssertionError):
-    """The browser has sent nothing for PATIENCE_S, or ended."""
-
-
-class _Pipe:
-    """Messages of the protocol, each ended by a zero byte; events that come between answers are kept."""
-
-    def __init__(self, to_browser: int, from_browser: int) -> None:
-        self._to, self._from = to_browser, from_browser
-        # Not select(): a process of many tests may have more than its 1,024 descriptors.
-        self._readable = selectors.DefaultSelector()
-        self._readable.register(from_browser, selectors.EVENT_READ)
-        self._rest = b""
-        self._count = 0
-        self.events: list[dict[str, Any]] = []
-
-    def call(self, method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
-        self._count += 1
-        message = {"id": self._count, "method": method, "params": params, **({"sessionId": session} if session else {})}
-        os.write(self._to, json.dumps(message).encode() + b"\0")
-        while (answer := self._next()).get("id") != self._count:
-            self.events.append(answer)
-        if "error" in answer:
-            raise AssertionError(f"{method}: {answer['error']}")
-        return dict(answer["result"])
-
-    def until(self, method: str) -> None:
-        while not any(event.get("method") == method for event in self.events):
-            self.events.append(self._next())
-
-    def close(self) -> None:
-        self._readable.close()
-
-    def _next(self) -> dict[str, Any]:
-        while b"\0" not in self._rest:
-            if not self._readable.select(PATIENCE_S):
-                raise Silent(f"the browser has sent nothing for {PATIENCE_S} s")
-            part = os.read(self._from, 1 << 16)
-            if not part:
-                raise Silent("the browser ended")
-            self._rest += part
-        line, _, self._rest = self._rest.partition(b"\0")
-        return dict(json.loads(line))
-
-
-@contextmanager
-def _browser(profile: Path) -> Iterator[_Pipe]:
-    """Chromium reads commands from its descriptor 3 and answers on 4."""
-    commands, answers = os.pipe(), os.pipe()
-    shell = f'exec "$0" "$@" 3<&{commands[0]} 4>&{answers[1]}'
-    process = subprocess.Popen(
-        ["/bin/bash", "-c", shell, CHROMIUM, *OPTIONS, f"--user-data-dir={profile}", "about:blank"],
-        pass_fds=(commands[0], answers[1]),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    os.close(commands[0])
-    os.close(answers[1])
-    pipe = _Pipe(commands[1], answers[0])
-    try:
-        yield pipe
-    finally:
-        pipe.close()
-        os.close(commands[1])
-        os.close(answers[0])
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
 def look(page: Path, profile: Path, width: int = 0) -> Seen:
     """Load a file, in a window of so many pixels where it is given, and wait until it is loaded.
 
@@ -221,7 +128,7 @@ def look_at(pages: Iterable[tuple[Path, int]], profile: Path) -> list[Seen]:
     for number in range(1, TRIES + 1):
         try:
             # A lock that a browser left in its profile would keep the next one out.
-            with _browser(profile / str(number)) as pipe:
+            with browser(profile / str(number)) as pipe:
                 return [_look(pipe, page, width) for page, width in wanted]
         except Silent:
             if number == TRIES:
@@ -239,7 +146,7 @@ def screens(pages: Mapping[str, Path], profile: Path) -> dict[str, Seen]:
     return {name: seen for (name, _, _), seen in zip(wanted, found, strict=True)}
 
 
-def _look(pipe: _Pipe, page: Path, width: int) -> Seen:
+def _look(pipe: Pipe, page: Path, width: int) -> Seen:
     pipe.events.clear()
     target = pipe.call("Target.createTarget", url="about:blank")["targetId"]
     session = pipe.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
