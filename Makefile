@@ -107,10 +107,11 @@ bench-start: ## fresh connections at the default, by Riptide and by Springtide b
 	@tools/setup
 	@$(BIN)/python -m bench start
 
-bench-recovery: ## fresh connections over paths that lose packets, with the edge's timeout of handshakes beside the kernel's; needs root; writes out/bench/recovery.json
+bench-recovery: ## fresh connections, and a page in a browser, over paths that lose packets, as bundles say beside the kernel's default; needs root; writes out/bench/recovery.json and page.json
 	@tools/need-root "make bench-recovery" "it makes network namespaces and loads a program into the kernel"
 	@tools/setup
 	@$(BIN)/python -m bench recovery
+	@$(BIN)/python -m bench page
 
 bench-pipeline: ## Kafka into the store beside files, bytes on disk, roll-up; writes out/bench/pipeline.json and rounds.json
 	@tools/setup

@@ -15,6 +15,7 @@ from bench import (
     controller,
     edge,
     gate,
+    page,
     push,
     push_fleet,
     recovery,
@@ -46,6 +47,7 @@ MODULES = (
     start_changes,
     start,
     recovery,
+    page,
     edge,
 )
 BENCHES: dict[str, Bench] = {module.BENCH.name: module.BENCH for module in MODULES}

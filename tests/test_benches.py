@@ -88,6 +88,13 @@ FIGURES = {
         synacks_resent_per_connection synacks_resent_twice_share sent_per_asked_ratio mean_per_default_ratio
         p99_per_default_ratio
     """,
+    "page": """
+        page_bytes loads load_mean_ms load_p50_ms load_p95_ms connections_per_load segments_resent_share
+        server_timeouts_per_load client_timeouts_per_load copied_per_asked_ratio
+        mean_per_default_ratio mean_per_default_low_ratio mean_per_default_high_ratio
+        p50_per_default_ratio p50_per_default_low_ratio p50_per_default_high_ratio
+        p95_per_default_ratio p95_per_default_low_ratio p95_per_default_high_ratio
+    """,
     "edge": """
         swap_s trie_mb_per_million_prefixes memory_mb_per_million_prefixes connections_per_s connect_ratio
         stream_gbit_per_s stream_ratio
