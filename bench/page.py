@@ -40,6 +40,7 @@ from testkit.devtools import CHROMIUM, TRIES, Pipe, Silent, browser
 OURS = ("default", "both")
 RTT_MS = 100
 RESAMPLES, LEVEL = 10_000, (0.025, 0.975)
+BOUNDS = ("ratio", "low_ratio", "high_ratio")
 SEED = 34
 # What is under way for a page's connections when it is closed is gone before the next begins.
 REST_S = 0.3
@@ -76,33 +77,13 @@ class Loads:
 
 
 class Visitor:
-    """A browser on a client's edge, and the server that it loads the page from."""
+    """A browser on a client's edge, and the site that it loads the page from."""
 
-    def __init__(self, lab: Lab, path: Path, way: str, site: Site) -> None:
-        self._lab, self._site = lab, site
-        self._edges = edge_of(SERVER, WAYS[way][0]), edge_of(path.name, WAYS[way][1])
-        self._address = address_of(lab, SERVER, WAYS[way][0])
-        self._pipe: Pipe | None = None
+    def __init__(self, lab: Lab, edges: tuple[str, str], site: Site, pipe: Pipe) -> None:
+        self._lab, self._edges, self._site, self._pipe = lab, edges, site, pipe
         self.loads = Loads()
 
-    def start(self, stack: ExitStack, profile: File) -> None:
-        """And one load that does not count. A browser that hangs as it begins is replaced."""
-        names = ", ".join(f"MAP {name} {self._address}" for name in (PAGE, *HOSTS))
-        options = [*OPTIONS, f"--host-resolver-rules={names}, MAP * ~NOTFOUND"]
-        start = partial(self._lab.popen, self._edges[1])
-        for number in range(1, TRIES + 1):
-            try:
-                # A lock that a browser left in its profile would keep the next one out.
-                self._pipe = stack.enter_context(browser(profile / str(number), options, start))
-                loaded(self._pipe)
-                break
-            except Silent:
-                if number == TRIES:
-                    raise
-        self._site.fault(self._site.asked())
-
     def load(self) -> None:
-        assert self._pipe is not None  # noqa: S101
         time.sleep(REST_S)
         before = self._lab.counters()
         ms = loaded(self._pipe)
@@ -115,6 +96,23 @@ class Visitor:
         server, client = (after[edge] - before[edge] for edge in self._edges)
         self.loads.server.append(server)
         self.loads.client.append(client)
+
+
+def opened(stack: ExitStack, lab: Lab, edge: str, address: str, profile: File) -> Pipe:
+    """A browser that has loaded the page once. One that hangs as it begins is replaced."""
+    names = ", ".join(f"MAP {name} {address}" for name in (PAGE, *HOSTS))
+    options = [*OPTIONS, f"--host-resolver-rules={names}, MAP * ~NOTFOUND"]
+    for number in range(1, TRIES + 1):
+        try:
+            # A lock that a browser left in its profile would keep the next one out.
+            pipe = stack.enter_context(browser(profile / str(number), options, partial(lab.popen, edge)))
+            loaded(pipe)
+        except Silent:
+            if number == TRIES:
+                raise
+        else:
+            return pipe
+    raise AssertionError("unreachable")
 
 
 def loaded(pipe: Pipe) -> float:
@@ -145,40 +143,38 @@ def interval(ours: Sequence[float], default: Sequence[float], what: Any) -> tupl
     return float(low), float(high)
 
 
-def quantile(share: float) -> Any:
-    return partial(_quantile, share)
-
-
-def _quantile(share: float, values: Any, axis: int | None = None) -> Any:
-    return np.quantile(values, share, axis=axis)
-
-
-STATISTICS: Mapping[str, Any] = {"mean": np.mean, "p50": quantile(0.5), "p95": quantile(0.95)}
+STATISTICS: Mapping[str, Any] = {
+    "mean": np.mean,
+    "p50": partial(np.quantile, q=0.5),
+    "p95": partial(np.quantile, q=0.95),
+}
 
 
 def figures(run: Run, loss: str, way: str, loads: Loads, default: Loads) -> str:
     """The figures of a loss and way, and their row."""
     labels = {"loss": loss, "way": way}
-    cells = [f"{loss} %", way]
-    for name, what in STATISTICS.items():
-        value = float(what(loads.ms))
-        run.figure(f"load_{name}_ms", value, **labels)
-        cells.append(f"{value:.0f}")
-    run.figure("loads", len(loads.ms), **labels)
-    run.figure("connections_per_load", mean(loads.connections), **labels)
     server, client = loads.server, loads.client
     resent = sum(one.retrans_segs for one in server)
-    share = resent / (resent + sum(one.out_segs for one in server))
-    run.figure("segments_resent_share", share, **labels)
-    run.figure("server_timeouts_per_load", mean(one.timeouts for one in server), **labels)
-    run.figure("client_timeouts_per_load", mean(one.timeouts for one in client), **labels)
+    values: dict[str, float] = {f"load_{name}_ms": float(what(loads.ms)) for name, what in STATISTICS.items()}
+    times = [f"{value:.0f}" for value in values.values()]
+    values |= {
+        "loads": len(loads.ms),
+        "connections_per_load": mean(loads.connections),
+        "segments_resent_share": resent / (resent + sum(one.out_segs for one in server)),
+        "server_timeouts_per_load": mean(one.timeouts for one in server),
+        "client_timeouts_per_load": mean(one.timeouts for one in client),
+    }
+    ratios = [""] * len(STATISTICS) if way == "default" else []
     for name, what in STATISTICS.items() if way != "default" else ():
-        ratio, (low, high) = what(loads.ms) / what(default.ms), interval(loads.ms, default.ms, what)
-        for bound, value in (("ratio", ratio), ("low_ratio", low), ("high_ratio", high)):
-            run.figure(f"{name}_per_default_{bound}", float(value), **labels)
-        cells.append(f"{ratio:.2f} ({low:.2f} to {high:.2f})")
-    cells += [""] * (5 + len(STATISTICS) - len(cells))
-    return f"| {' | '.join([*cells[: 2 + 2 * len(STATISTICS)], f'{share:.2%}', str(len(loads.ms))])} |"
+        ratio, (low, high) = float(what(loads.ms) / what(default.ms)), interval(loads.ms, default.ms, what)
+        values |= {
+            f"{name}_per_default_{bound}": value for bound, value in zip(BOUNDS, (ratio, low, high), strict=True)
+        }
+        ratios.append(f"{ratio:.2f} ({low:.2f} to {high:.2f})")
+    for name, value in values.items():
+        run.figure(name, value, **labels)
+    cells = [f"{loss} %", way, *times, *ratios, f"{values['segments_resent_share']:.2%}", str(len(loads.ms))]
+    return f"| {' | '.join(cells)} |"
 
 
 def visit(lab: Lab, path: Path, run: Run, pages: File, temporary: File) -> dict[str, Loads]:
@@ -186,10 +182,13 @@ def visit(lab: Lab, path: Path, run: Run, pages: File, temporary: File) -> dict[
     with ExitStack() as stack:
         visitors = {}
         for way in OURS:
+            server, client = edge_of(SERVER, WAYS[way][0]), edge_of(path.name, WAYS[way][1])
             name = f"{path.name}-{way}"
-            site = stack.enter_context(served(lab, edge_of(SERVER, WAYS[way][0]), pages, temporary / f"nginx-{name}"))
-            visitors[way] = Visitor(lab, path, way, site)
-            visitors[way].start(stack, temporary / f"profile-{name}")
+            site = stack.enter_context(served(lab, server, pages, temporary / f"nginx-{name}"))
+            address = address_of(lab, SERVER, WAYS[way][0])
+            pipe = opened(stack, lab, client, address, temporary / f"profile-{name}")
+            site.fault(site.asked())
+            visitors[way] = Visitor(lab, (server, client), site, pipe)
         before = copied(lab, temporary)
         turns = run.turns if float(path.loss) else math.ceil(run.turns / LOSSLESS_PART)
         in_turns(turns, {way: visitor.load for way, visitor in visitors.items()})
@@ -216,7 +215,10 @@ def measure(run: Run) -> None:
         run.figure("page_bytes", write(pages))
         for path in paths:
             progress(f"loss of {path.loss} %")
-            found = visit(lab, path, run, pages, File(temporary))
+            try:
+                found = visit(lab, path, run, pages, File(temporary))
+            except Silent as silent:
+                raise BenchError(str(silent)) from silent
             rows += [figures(run, path.loss, way, found[way], found["default"]) for way in OURS]
     head = "| loss | way | mean | p50 | p95 | mean / default's | p50 / default's | p95 / default's | sent again | n |"
     run.note("\n".join(["Load time of the page, ms", "", head, "|---|---|" + "---:|" * 8, *rows]))
