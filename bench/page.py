@@ -202,7 +202,7 @@ def visit(lab: Lab, path: Path, run: Run, pages: File, temporary: File) -> dict[
 def measure(run: Run) -> None:
     if not CHROMIUM.exists():
         raise BenchError("there is no Chromium: run `tools/setup --dev`")
-    paths = all_paths((RTT_MS,), run.sizes["loss"])
+    paths = all_paths((RTT_MS,), [str(loss) for loss in run.sizes["loss"]])
     rows = []
     with (
         tempfile.TemporaryDirectory(prefix="springtide-bench-") as temporary,
@@ -228,7 +228,8 @@ BENCH = Bench(
     name="page",
     summary="a web page in a browser over a path that loses packets: as the kernel recovers, and as bundles say",
     measure=measure,
-    sizes={"loss": (("0", "2"), ("2",))},
+    # Per cent.
+    sizes={"loss": ((0, 2), (2,))},
     seconds=360,
     turns=(60, 1),
     root=True,
