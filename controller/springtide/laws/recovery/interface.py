@@ -205,13 +205,13 @@ def _lines(row: Row, ttl_s: int) -> list[tuple[str, str]]:
 def _lines_of_copies(row: Row) -> list[tuple[str, str]]:
     given, reason = row["copied_bytes"], row["copies_reason"]
     what = f"the SYN-ACK and the first {given:,} bytes are sent twice" if given else "nothing is sent twice"
-    lines = [("copies", what), ("because", f"{reason}: {_RULES[reason]}")]
+    lines = [("copies", what), ("copies because", f"{reason}: {_RULES[reason]}")]
     if row["copies_hold_until"] and row["copies_hold_until"] > row["round"]:
-        lines.append(("held", f"until {instants.show(row['copies_hold_until'])}"))
+        lines.append(("copies held", f"until {instants.show(row['copies_hold_until'])}"))
     if row["flights"]:
         lost = f"{row['flights_lossy']:,} of {row['flights']:,} first flights without copies lost something"
         each = f", {row['resent_each']:.1f} segments each" if row["flights_lossy"] else ""
-        lines.append(("seen", lost + each))
+        lines.append(("first flights", lost + each))
     if row["copied"]:
         lost = f"{row['copied_lossy']:,} of {row['copied']:,} with copies lost something"
         lines.append(("beside", f"{lost}; {row['uncopied_lossy']:,} of {row['uncopied']:,} without"))
