@@ -126,5 +126,6 @@ def sample(host: str, cookie: int, at: float, poll: int, now: Counters, to: str,
         "segs_in": now.segs_in,
         "total_rto": now.rto,
         "dsack_dups": 0,
+        "copied_segments": 0,
         **more,
     }

@@ -142,6 +142,7 @@ class Sender:
             "total_retrans": self.retransmitted,
             "total_rto": self.timeouts,
             "dsack_dups": 0,
+            "copied_segments": 0,
             "busy_time": int(busy * 1e6),
         }
 

@@ -181,16 +181,19 @@ def test_which_connections_are_new_and_what_counts_as_lost(home: Home, folder: P
             # Nobody answered; and values that no connection can have.
             yield sample("ams-1", cookie + 8, at, 904, Counters(0, 0, 0, 0, 0, 1), NYC, **closed)
             yield sample("ams-1", cookie + 9, at, 904, Counters(0, 2**60, 2**60, 0, 5), NYC, **closed)
+            # New and lossy: what arrived twice were the host's own copies.
+            copies = {"dsack_dups": 2, "copied_segments": 2}
+            yield sample("ams-1", cookie + 11, at, 900, replace(lost, again=2 * MSS), NYC, **copies, **closed)
             # Anywhere else is not the publication's doing.
             yield sample("ams-1", cookie + 10, at, 904, lost, "::ffff:192.0.2.1", **closed)
 
     copies = [row for row in rows() if row["cookie"] % 3]
     fill(home, rows(), copies)
     answer = run_gate(home, folder, 4, "--json")["windows"]
-    # The clean, the lossy, the repeated, the late, the one that grew before its loss.
-    assert answer["lost"]["changed_after"] == {"hits": 200, "of": 500}
+    # The clean, two lossy, the repeated, the late, the one that grew before its loss.
+    assert answer["lost"]["changed_after"] == {"hits": 300, "of": 600}
     assert "lossy" not in answer
-    assert answer["failed"]["changed_after"] == {"hits": 100, "of": 600}
+    assert answer["failed"]["changed_after"] == {"hits": 100, "of": 700}
 
 
 def test_an_edge_with_many_connections_does_not_set_the_usual_rtt(home: Home, folder: PublishFolder) -> None:

@@ -1,5 +1,6 @@
 //! Reads the records of first flights that springtide-edge's eBPF program leaves, and makes rows of them.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
@@ -11,6 +12,7 @@ use crate::kernel::host::{now_unix_us, uptime_ns};
 use crate::kernel::inet_diag::SocketView;
 use crate::kernel::pin::Pin;
 use crate::kernel::ring::Ring;
+use crate::kernel::starts::Start;
 use crate::read::sampling::spread;
 use crate::sample::encode::{Encoder, Identity};
 use crate::sample::proto::SampleKind;
@@ -23,6 +25,9 @@ use super::watched::Out;
 /// Most records that are read before the close events' turn.
 const TURN: u64 = 256;
 
+/// Records whose values are remembered at most.
+const RECORDED: usize = 8192;
+
 /// What a record is among the epoll's events, which else are inodes of namespaces.
 pub(super) const RECORDS: u64 = 0;
 
@@ -31,6 +36,8 @@ pub(super) struct Flights {
     pin: Pin<Ring>,
     /// Whose rows it makes: namespace, poll.
     encoder: Option<(u64, u64, Encoder)>,
+    /// Values of the last records, by cookie: the close events of their connections follow, and no poll may have seen these.
+    pub(super) recorded: HashMap<u64, Start>,
 }
 
 impl Flights {
@@ -38,6 +45,7 @@ impl Flights {
         Self {
             pin: Pin::new(directory),
             encoder: None,
+            recorded: HashMap::new(),
         }
     }
 }
@@ -69,7 +77,11 @@ impl Poller {
         sink: &mut dyn Sink,
         stats: &mut Stats,
     ) -> Result<u64, SinkError> {
-        let Flights { pin, encoder: last } = &mut self.flights;
+        let Flights {
+            pin,
+            encoder: last,
+            recorded,
+        } = &mut self.flights;
         let Some(ring) = pin.get_mut() else {
             return Ok(0);
         };
@@ -88,6 +100,10 @@ impl Poller {
             if !is_wanted(&flight, &self.identity, out.settings, stats) {
                 return Ok(());
             }
+            if recorded.len() >= RECORDED {
+                recorded.clear();
+            }
+            recorded.insert(flight.record.cookie, flight.start);
             let whose = (flight.record.netns, self.sequence);
             if last
                 .as_ref()

@@ -1,5 +1,6 @@
 //! One network namespace as the poller reads it.
 
+use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::os::fd::BorrowedFd;
 
@@ -9,6 +10,7 @@ use crate::kernel::dump::{DumpError, Family, Progress, Request, Taker};
 use crate::kernel::host::now_unix_us;
 use crate::kernel::inet_diag::SocketView;
 use crate::kernel::namespaces::Handles;
+use crate::kernel::starts::Start;
 use crate::kernel::{closes, dump};
 use crate::read::sampling::spread;
 use crate::read::sockets::{SocketTable, Visit};
@@ -263,6 +265,7 @@ impl Watched {
         &mut self,
         encoder: &Encoder,
         buffer: &mut [u8; closes::BUFFER],
+        recorded: &HashMap<u64, Start>,
         out: &mut Out<'_>,
         stats: &mut Stats,
     ) -> Result<u64, closes::DrainError<SinkError>> {
@@ -278,7 +281,8 @@ impl Watched {
             let algorithm = table
                 .find(view.cookie())
                 .and_then(|socket| out.algorithms.name(socket.algorithm));
-            let started = table.start(view.cookie());
+            let cookie = view.cookie();
+            let started = recorded.get(&cookie).or_else(|| table.start(cookie));
             out.batch
                 .push(|slot| encoder.encode_close(view, algorithm, started, slot, stats));
             stats.rows += 1;
