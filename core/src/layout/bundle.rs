@@ -36,7 +36,7 @@ pub const UNNAMED: u8 = 4;
 #[repr(C)]
 pub struct Entry {
     /// Bytes acknowledged before the algorithm acts.
-    pub from_bytes: u64,
+    pub from_bytes: u32,
     /// Initial window, segments.
     pub window: u32,
     /// Bytes/s, shared by all in their first flights.
@@ -63,10 +63,12 @@ pub struct Entry {
     pub slot: u8,
     /// Segments that a first flight of the default sends again, in 1/16; 0 is not known.
     pub default_resent: u16,
-    /// Time after which a SYN or a SYN-ACK is sent again, milliseconds; 0 is the kernel's.
-    pub handshake_timeout_ms: u16,
     /// Bytes at a connection's beginning that are sent twice, and its SYN-ACK; 0 is none.
     pub copied_bytes: u16,
+    /// Time after which a SYN or a SYN-ACK is sent again, milliseconds; 0 is the kernel's.
+    pub handshake_timeout_ms: u16,
+    /// Zeros.
+    pub padding: [u8; 4],
 }
 
 impl Entry {
@@ -75,7 +77,10 @@ impl Entry {
     pub fn of(entry: &bundle::Entry) -> Self {
         let trial = entry.trial.as_ref();
         Self {
-            from_bytes: entry.congestion.as_ref().map_or(0, |one| one.from_bytes),
+            from_bytes: entry
+                .congestion
+                .as_ref()
+                .map_or(0, |one| u32::try_from(one.from_bytes).unwrap_or(u32::MAX)),
             window: entry.initcwnd.unwrap_or(0),
             rate: rate_of(entry.start_rate),
             connection_rate: rate_of(entry.connection_rate),
