@@ -68,13 +68,6 @@ pub(super) fn encode(bundle: &Bundle, moment: Moment) -> Result<Encoded> {
         }
     }
     let entries = values.len();
-    let copies = values.iter().any(|(_, one)| one.copied_bytes > 0);
-    let asked = bundle.enforce.copies_permille;
-    let copies_permille = if copies {
-        asked.unwrap_or(Enforce::COPIES_PERMILLE)
-    } else {
-        0
-    };
     let receive_windows = values.iter().any(|(_, one)| one.receive_window > 0);
     let alone = |prefix: Prefix, flags| {
         (
@@ -91,10 +84,7 @@ pub(super) fn encode(bundle: &Bundle, moment: Moment) -> Result<Encoded> {
     let beside = beside(&values, bundle.enforce.record_permille.unwrap_or(0) > 0);
     values.extend(beside.iter().map(|&(prefix, flags)| alone(prefix, flags)));
     Ok(Encoded {
-        settings: Settings {
-            copies_permille,
-            ..settings_of(bundle, moment, &algorithms)
-        },
+        settings: settings_of(bundle, moment, &algorithms),
         left_alone: left_alone(bundle)?,
         values,
         entries: u32::try_from(entries).unwrap_or(u32::MAX),
@@ -175,10 +165,19 @@ fn settings_of(bundle: &Bundle, moment: Moment, algorithms: &BTreeMap<&str, u8>)
         brake_connections: enforce.brake.map_or(0, |brake| brake.connections.max(1)),
         record_permille: enforce.record_permille.unwrap_or(0),
         hz: moment.hz,
-        copies_permille: 0,
+        copies_permille: copies_permille(bundle),
         padding: 0,
         algorithms: names,
     }
+}
+
+/// 0 where no entry asks for copies.
+fn copies_permille(bundle: &Bundle) -> u32 {
+    if bundle.entries.iter().all(|one| one.copied_bytes.is_none()) {
+        return 0;
+    }
+    let asked = bundle.enforce.copies_permille;
+    asked.unwrap_or(Enforce::COPIES_PERMILLE)
 }
 
 fn left_alone(bundle: &Bundle) -> Result<LeftAlone> {
