@@ -76,7 +76,7 @@ usleep 700000; after=$(again); [ "$after" -gt "$before" ]; check syn_again $? "$
 
 # Connections were opened and accepted: none of four is copied with odds of 1e-4.
 text=$(edge check --json); seen=$(edge status --json)
-number=0; echo "$text" | grep -q '"copies":{"reason":null' && number=[1-9]
+number=0; echo "$text" | grep -q '"copies":{"reason":null' && number='[1-9]'
 echo "$seen" | grep -q "\"copies\":$number"; check copies_as_said $? "$text $seen"
 
 # Two connections that stay, and answer, whatever happens to the edge's program.
