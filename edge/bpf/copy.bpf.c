@@ -9,6 +9,7 @@
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 
@@ -19,6 +20,8 @@
 /* Of Linux 6.6: the next program of the device decides. */
 #define GO_ON -1
 #define IPV6_HEADER 40
+/* NET_XMIT_CN: it was queued, and the queue dropped another packet. */
+#define QUEUED 2
 
 /* Bytes of copies that a CPU may owe, for connections that begin together. */
 #define MOST_OWED (256 * 1024)
@@ -75,34 +78,39 @@ static __always_inline struct settings *settings_in_force(void)
 static __always_inline int copy(struct __sk_buff *skb, struct copying *mine, __u32 segments)
 {
 	__u64 cost = (__u64)skb->len * 1000;
+	long code;
 
 	if (mine->owed + cost > MOST_OWED * 1000ULL) {
 		count(TOTAL_COPIES_REFUSED);
 		return 0;
 	}
-	/* Where the queue holds what is paced, its copy leaves with it, and not before. */
-	mine->departs_ns = skb->tstamp;
-	if (bpf_clone_redirect(skb, skb->ifindex, 0)) {
-		mine->departs_ns = 0;
+	code = bpf_clone_redirect(skb, skb->ifindex, 0);
+	if (code && code != QUEUED) {
 		count(TOTAL_COPIES_REFUSED);
 		return 0;
 	}
-	mine->departs_ns = 0;
 	mine->owed += cost;
 	count_more(TOTAL_COPIES, segments);
 	count_more(TOTAL_COPIED_BYTES, skb->len);
 	return 1;
 }
 
-/* Data of a connection: what is sent for the first time, and begins where copies are wanted. */
+/*
+ * Data of a connection: what is sent for the first time, and begins where copies are wanted. Nothing more once anything was
+ * sent again: the D-SACKs of later copies would undo the sender's response to the loss (tcp_try_undo_dsack). Nothing without
+ * SACK: the other end answers a copy with a duplicate acknowledgement, which then counts as a sign of loss.
+ */
 static __always_inline void copy_data(struct __sk_buff *skb, struct bpf_sock *sk, struct copying *mine)
 {
 	struct start *start = bpf_sk_storage_get(&starts, sk, 0, 0);
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
 	struct segment one;
 	__u32 segments;
 
-	if (!start || start->layout != LAYOUT || !start->copied_bytes ||
+	if (!start || !tcp || start->layout != LAYOUT || !start->copied_bytes ||
 	    start->sent_end - start->sequence >= start->copied_bytes)
+		return;
+	if (tcp->total_retrans != start->resent || !BPF_CORE_READ_BITFIELD(tcp, rx_opt.sack_ok))
 		return;
 	one = segment_of(skb);
 	if (!one.bytes || (__s32)(one.sequence - start->sent_end) < 0)
@@ -122,13 +130,8 @@ int springtide_copy(struct __sk_buff *skb)
 	struct settings *common;
 	__u64 paid;
 
-	if (!mine)
+	if (!mine || !sk)
 		return GO_ON;
-	if (!sk) {
-		if (mine->departs_ns)
-			bpf_skb_set_tstamp(skb, mine->departs_ns, BPF_SKB_TSTAMP_DELIVERY_MONO);
-		return GO_ON;
-	}
 	common = settings_in_force();
 	if (!common)
 		return GO_ON;

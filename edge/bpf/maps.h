@@ -36,12 +36,18 @@ struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 } __attribute__((preserve_access_index));
 
+struct tcp_options_received {
+	__u16 sack_ok : 3;
+} __attribute__((preserve_access_index));
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u32 write_seq;
 	__u32 delivered;
 	__u32 sacked_out;
 	__u32 dsack_dups;
+	__u32 total_retrans;
+	struct tcp_options_received rx_opt;
 	__u64 delivered_mstamp;
 	__u64 first_tx_mstamp;
 } __attribute__((preserve_access_index));

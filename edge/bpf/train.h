@@ -29,7 +29,8 @@ static __always_inline void note_train(struct bpf_sock_ops *ctx, struct bpf_sock
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
 	__u32 delivered, acked, came_us, sent_us, took_us, quiet_us, rtt_us;
 
-	if (!tcp || start->train_over)
+	/* What is sent twice fills the path twice. */
+	if (!tcp || start->train_over || start->copied_bytes)
 		return;
 	delivered = tcp->delivered - start->train_base;
 	acked = ctx->bytes_acked;

@@ -29,8 +29,9 @@ recorded as (
         is_long
         and not in_force
         -- What has a timeout of its handshake alone starts as the kernel makes it. To what was sent again nothing is
-        -- given.
+        -- given. Copies hide what it loses.
         and (started_prefix_length = 0 or (handshake_timeout_ms > 0 and handshake_resent = 0))
+        and copied_bytes = 0
         and started_window = 0
         and started_rate = 0
         and started_arm = 0

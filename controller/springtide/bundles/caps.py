@@ -39,12 +39,12 @@ class Values:
 
 
 NO_VALUES = Values()
-# Fields of an entry that are compared by a rule of their own; `prefix` is a start's key. How long a handshake waits is
-# no start: a tenth keeps the kernel's second, by which harm is seen.
+# Fields of an entry that are compared by a rule of their own; `prefix` is a start's key. How long a handshake waits and
+# what is sent twice is no start: a tenth recovers as the kernel does, by which harm is seen.
 _NAMED = frozenset(
     (
         *("prefix", "initcwnd", "start_rate", "connection_rate", "trial", "default_resent", "receive_window"),
-        *("congestion", "handshake_timeout_ms"),
+        *("congestion", "handshake_timeout_ms", "copied_bytes"),
     )
 )
 

@@ -176,8 +176,6 @@ pub struct Copying {
     pub owed: u64,
     /// Cookie of the connection whose SYN-ACK is about to leave, and is sent twice; 0 is none.
     pub synack: u64,
-    /// Departure time of the copy that is about to leave, nanoseconds; 0 is at once.
-    pub departs_ns: u64,
 }
 
 /// Counters of the whole program, one set per CPU.

@@ -349,7 +349,7 @@ impl Poller {
             sink,
         };
         let overruns = stats.close_overruns;
-        let recorded = &self.flights.recorded;
+        let recorded = &mut self.flights.recorded;
         let drained = watched.drain(&encoder, &mut self.close_buffer, recorded, &mut out, stats);
         if stats.close_overruns > overruns {
             let bytes = watched.close_buffer_bytes();

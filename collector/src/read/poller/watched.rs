@@ -265,7 +265,7 @@ impl Watched {
         &mut self,
         encoder: &Encoder,
         buffer: &mut [u8; closes::BUFFER],
-        recorded: &HashMap<u64, Start>,
+        recorded: &mut HashMap<u64, Start>,
         out: &mut Out<'_>,
         stats: &mut Stats,
     ) -> Result<u64, closes::DrainError<SinkError>> {
@@ -282,7 +282,8 @@ impl Watched {
                 .find(view.cookie())
                 .and_then(|socket| out.algorithms.name(socket.algorithm));
             let cookie = view.cookie();
-            let started = recorded.get(&cookie).or_else(|| table.start(cookie));
+            let recorded = recorded.remove(&cookie);
+            let started = recorded.as_ref().or_else(|| table.start(cookie));
             out.batch
                 .push(|slot| encoder.encode_close(view, algorithm, started, slot, stats));
             stats.rows += 1;

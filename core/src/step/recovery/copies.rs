@@ -11,7 +11,7 @@
 //!    so that what it does not report is what copies repaired.
 
 use super::hold::Hold;
-use super::{Handshakes, Policy, Reason, Seen, State, unmeasured};
+use super::{Handshakes, Policy, Reason, Seen, State, is_measured, unmeasured};
 use crate::step::chance::{FEWEST_LOSSY, lower_bound, upper_bound};
 use crate::step::round::Row;
 
@@ -59,7 +59,9 @@ pub(super) fn found(
         return (0.0, Reason::CopiesHarm);
     }
     if row.is_frozen || !is_enough {
-        let is_alive = round < before.last_evidence + policy.window_s;
+        // What is seen is of the whole window: where it has handshakes, but too few flights, there is no evidence of these.
+        let is_alive = round < before.last_evidence + policy.window_s
+            && (row.is_frozen || !is_measured(policy, row));
         return unmeasured(in_use, is_alive, row.is_frozen);
     }
     let (lossy, flights) = (seen.flights_lossy, seen.flights);

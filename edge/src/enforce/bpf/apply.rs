@@ -96,6 +96,9 @@ pub fn apply(bundle: &Bundle, places: &Places) -> Result<Applied> {
         warnings = copies::attach(&set);
         if copies::devices(&set).is_empty() {
             encoded.settings.copies_permille = 0;
+            for (_, entry) in &mut encoded.values {
+                entry.copied_bytes = 0;
+            }
         }
     }
     swap(&set, &before, bundle, moment, &encoded)?;
