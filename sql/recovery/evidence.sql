@@ -111,7 +111,9 @@ flights_of_bundles as (
         countIf(copied_bytes = {copied_bytes:UInt16} and first_flight_resent > 0) as treated_lossy,
         -- Where none was reported twice, the other end does not report.
         sumIf(copied_segments, copied_bytes = {copied_bytes:UInt16} and repaired_segments < copied_segments) as twice,
-        sumIf(repaired_segments, copied_bytes = {copied_bytes:UInt16} and repaired_segments < copied_segments) as missed,
+        sumIf(
+            repaired_segments, copied_bytes = {copied_bytes:UInt16} and repaired_segments < copied_segments
+        ) as missed,
         sumForEachIf(
             springtide_moments(assumeNotNull(acked_10k_us)),
             acked_10k_us is not null and copied_bytes = {copied_bytes:UInt16}
