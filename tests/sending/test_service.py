@@ -35,6 +35,8 @@ DROP_IN = PACKAGING / "all-namespaces.conf"
 TOPIC = "samples"
 SINKS = ("file", "kafka", "clickhouse")
 ADDRESS = ("127.0.0.1", 9462)
+# For the next notice.
+PATIENCE_S = 60.0
 
 
 def command(state: Path, units: list[Path], bring: list[Path], *words: object) -> list[str]:
@@ -74,7 +76,7 @@ def manager(name: str) -> Iterator[socket.socket]:
     """The service manager's socket, under an abstract name: it is in no file system."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
         notify.bind("\0" + name)
-        notify.settimeout(60)
+        notify.settimeout(PATIENCE_S)
         yield notify
 
 
@@ -86,9 +88,11 @@ def wait_for_notification(notify: socket.socket, what: str) -> None:
 
 def forget_notifications(notify: socket.socket) -> None:
     """Those that nobody has read: where they are many, the kernel takes no further one."""
+    notify.settimeout(0)
     with suppress(BlockingIOError):
-        while notify.recv(4096, socket.MSG_DONTWAIT):
+        while notify.recv(4096):
             pass
+    notify.settimeout(PATIENCE_S)
 
 
 @pytest.fixture
