@@ -208,8 +208,8 @@ def change_layout(program: Program, holder: Holder, end: End) -> None:
     value = ctypes.create_string_buffer(4096)
     element = (ctypes.c_uint64 * 4)(pinned, ctypes.addressof(key), ctypes.addressof(value), 0)
     syscall(bpf_call, 1, ctypes.addressof(element), 32)  # BPF_MAP_LOOKUP_ELEM
-    assert value[19] == b"\4"
-    value[19] = b"\5"
+    assert value[19] == b"\5"
+    value[19] = b"\6"
     syscall(bpf_call, 2, ctypes.addressof(element), 32)  # BPF_MAP_UPDATE_ELEM
     for descriptor in (pinned, process, key.value):
         os.close(descriptor)
