@@ -7,7 +7,7 @@ use springtide_core::gain::Path;
 use springtide_core::step::columns::{Column, ColumnMut, Columns, Form};
 use springtide_core::step::congestion::Algorithms;
 use springtide_core::step::initcwnd::{Initcwnd, Windows};
-use springtide_core::step::recovery::Handshakes;
+use springtide_core::step::recovery::LossRecovery;
 use springtide_core::step::start::{self, Rule, Seen, Start, Starts};
 use springtide_core::step::{self, Left, Part};
 
@@ -182,7 +182,7 @@ macro_rules! of_part {
                 Ok($of)
             }
             "recovery" => {
-                type $part = Handshakes;
+                type $part = LossRecovery;
                 Ok($of)
             }
             name => Err(PyValueError::new_err(format!(

@@ -11,7 +11,7 @@
 //!    so that what it does not report is what copies repaired.
 
 use super::hold::Hold;
-use super::{Handshakes, Policy, Reason, Seen, State, is_measured, unmeasured};
+use super::{LossRecovery, Policy, Reason, Seen, State, is_measured, unmeasured};
 use crate::step::chance::{FEWEST_LOSSY, lower_bound, upper_bound};
 use crate::step::round::Row;
 
@@ -38,7 +38,7 @@ const SLOWER: f64 = 0.05;
 pub(super) fn found(
     round: i64,
     policy: &Policy,
-    row: &Row<Handshakes>,
+    row: &Row<LossRecovery>,
     after: &mut State,
 ) -> (f64, Reason) {
     let (law, seen, before) = (&policy.recovery, &row.seen, &row.before);
@@ -59,7 +59,7 @@ pub(super) fn found(
         return (0.0, Reason::CopiesHarm);
     }
     if row.is_frozen || !is_enough {
-        // What is seen is of the whole window: where it has handshakes, but too few flights, there is no evidence of these.
+        // Evidence spans the whole window. A window with handshakes, but too few flights, has none of these.
         let is_alive = round < before.last_evidence + policy.window_s
             && (row.is_frozen || !is_measured(policy, row));
         return unmeasured(in_use, is_alive, row.is_frozen);
@@ -116,7 +116,8 @@ fn is_full(seen: &Seen) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{Recovery, step};
+    use super::super::Recovery;
+    use super::super::tests::decided;
     use super::*;
     use crate::step::columns::Columns;
 
@@ -135,7 +136,7 @@ mod tests {
         }
     }
 
-    /// Of so many flights so many are lossy, by chance.
+    /// Flights, and how many of them are lossy by chance.
     fn seen(flights: f64, lossy: f64) -> Seen {
         Seen {
             handshakes: 1000.0,
@@ -170,21 +171,9 @@ mod tests {
         seen: &Seen,
         is_frozen: bool,
     ) -> (State, (f64, &'static str)) {
-        let row = Row {
-            seen: seen.clone(),
-            before: before.clone(),
-            decided: round - 300,
-            word: None,
-            is_frozen,
-        };
-        let (after, decided) = step(round, &policy(), &row);
-        let (_, (name, _)) = Reason::ALL
-            .iter()
-            .enumerate()
-            .find(|(number, _)| decided.copies_reason == *number as f64)
-            .unwrap();
+        let (after, [_, reason]) = decided(&policy(), round, (before, seen), is_frozen);
         let given = after.copied_bytes;
-        (after, (given, name))
+        (after, (given, reason))
     }
 
     #[test]

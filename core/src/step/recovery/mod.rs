@@ -96,9 +96,9 @@ reasons! {
 
 /// Timeouts of handshakes, and copies, as a part of a decision.
 #[derive(Debug)]
-pub enum Handshakes {}
+pub enum LossRecovery {}
 
-impl Part for Handshakes {
+impl Part for LossRecovery {
     type Policy = Policy;
     type Seen = Seen;
     type State = State;
@@ -113,7 +113,7 @@ impl Part for Handshakes {
 }
 
 /// Decides what a path is given: the state that this round leaves, and why.
-fn step(round: i64, policy: &Policy, row: &Row<Handshakes>) -> (State, Decided) {
+fn step(round: i64, policy: &Policy, row: &Row<LossRecovery>) -> (State, Decided) {
     let before = &row.before;
     let mut after = before.clone();
     if is_measured(policy, row) {
@@ -139,7 +139,7 @@ fn step(round: i64, policy: &Policy, row: &Row<Handshakes>) -> (State, Decided) 
     (after, decided)
 }
 
-fn is_measured(policy: &Policy, row: &Row<Handshakes>) -> bool {
+fn is_measured(policy: &Policy, row: &Row<LossRecovery>) -> bool {
     !row.is_frozen
         && row.seen.handshakes >= policy.recovery.min_connections
         && row.seen.handshake_rtt_us.is_finite()
@@ -156,7 +156,7 @@ fn unmeasured(in_use: f64, is_alive: bool, is_frozen: bool) -> (f64, Reason) {
 }
 
 /// The timeout, 0 for the kernel's, and why; writes what is remembered beside it.
-fn found(round: i64, policy: &Policy, row: &Row<Handshakes>, after: &mut State) -> (f64, Reason) {
+fn found(round: i64, policy: &Policy, row: &Row<LossRecovery>, after: &mut State) -> (f64, Reason) {
     let (law, seen, before) = (&policy.recovery, &row.seen, &row.before);
     let in_use = before.handshake_timeout_ms;
     if !law.handshake {
@@ -242,7 +242,13 @@ mod tests {
         }
     }
 
-    fn after(round: i64, before: &State, seen: &Seen, is_frozen: bool) -> (State, &'static str) {
+    /// Gives what a round leaves of a path, and the names of both reasons: of the timeout, and of copies.
+    pub(super) fn decided(
+        policy: &Policy,
+        round: i64,
+        (before, seen): (&State, &Seen),
+        is_frozen: bool,
+    ) -> (State, [&'static str; 2]) {
         let row = Row {
             seen: seen.clone(),
             before: before.clone(),
@@ -250,14 +256,14 @@ mod tests {
             word: None,
             is_frozen,
         };
-        let (after, decided) = step(round, &policy(), &row);
-        let (name, _) = Reason::ALL
-            .iter()
-            .enumerate()
-            .find(|(number, _)| decided.reason == *number as f64)
-            .map(|(_, reason)| *reason)
-            .unwrap();
-        (after, name)
+        let (after, decided) = step(round, policy, &row);
+        let reasons = [decided.reason, decided.copies_reason];
+        (after, reasons.map(|number| Reason::ALL[number as usize].0))
+    }
+
+    fn after(round: i64, before: &State, seen: &Seen, is_frozen: bool) -> (State, &'static str) {
+        let (after, [reason, _]) = decided(&policy(), round, (before, seen), is_frozen);
+        (after, reason)
     }
 
     #[test]
