@@ -197,6 +197,9 @@ RECEIVES = Part(prefix="10.0.0.0/24", receive_window=45)
         (RECEIVES, with_(RECEIVES, receive_window=60), []),
         (RECEIVES, with_(RECEIVES, receive_window=1000), ["100 of 100 receive windows are changed"]),
         (with_(OWN, receive_window=1000), with_(OWN, receive_window=45), ["100 of 100 receive windows are changed"]),
+        # Recovery from loss is no start: it may come for all, and go in an incident.
+        (OWN, with_(OWN, copied_bytes=20_000, handshake_timeout_ms=150), []),
+        (with_(OWN, copied_bytes=20_000, handshake_timeout_ms=150), OWN, []),
         (OWN, BARE, ["100 of 100 routes are changed or withdrawn", "100 of 100 routes are withdrawn"]),
     ],
 )

@@ -97,12 +97,30 @@ while end is None or (left := end - time.monotonic()) > 0:
         found[struct.unpack_from("!H", packet, 22)[0]] += 1
 print(json.dumps(found))
 """.replace("BACKLOG", str(BACKLOG))
+# Connections send a segment whose acknowledgement is lost, and after it was sent again 10 kB more.
+LOSERS = 12
+LOSING = """
+import fcntl, socket, struct, sys, time
+open(sys.argv[1] + "/cgroup.procs", "w").write("0")
+held = [socket.create_connection((sys.argv[2], 7000), 10) for _ in range(LOSERS)]
+def step(line, size, done):
+    print(line, flush=True)
+    sys.stdin.readline()
+    for one in held:
+        one.sendall(bytes(size))
+    while not all(map(done, held)):
+        time.sleep(0.005)
+step("connected", 1000, lambda one: struct.unpack_from("I", one.getsockopt(6, 11, 256), 100)[0])
+step("lost", 10_000, lambda one: not struct.unpack("i", fcntl.ioctl(one, 0x5411, bytes(4)))[0])
+print("sent", flush=True)
+sys.stdin.readline()
+""".replace("LOSERS", str(LOSERS))
 # Two connections with one pair of ports would be one here.
 PORTS = itertools.count(20_000, 1000)
 
 
 def sent(host: Host, to: str = "") -> list[dict[str, Any]]:
-    """Of each connection, from the peer or to an address of it: how often SYN or SYN-ACK left, and each segment."""
+    """Tell of each connection, from the peer or to its address, how often SYN or SYN-ACK left, and each segment."""
     command = [*host.inside(), sys.executable, "-c", SEND, str(host.cgroup), str(SIZE), str(COUNT), to]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as sending:
         try:
@@ -130,7 +148,7 @@ def is_copied(one: dict[str, Any], syns: int) -> bool:
 
 
 def copied(host: Host, to: str = "") -> int:
-    """Of COUNT connections. No SYN leaves twice."""
+    """Count the copied ones of COUNT connections. No SYN leaves twice."""
     return sum(is_copied(one, 1 if to else 2) for one in sent(host, to))
 
 
@@ -148,6 +166,39 @@ def test_what_the_bundle_says_leaves_twice_of_nine_in_ten_and_nothing_else(host:
     assert copied(host) == 0
 
 
+def test_nothing_is_copied_to_an_end_without_sack(host: Host) -> None:
+    """A copy would draw duplicate acknowledgements, which then are a sign of loss."""
+    assert host.run("apply", host.document(COPIES, copies_permille=1000)).code == 0
+    off = ["ip", "netns", "exec", host.edge.peer, "sysctl", "-qw", "net.ipv4.tcp_sack=0"]
+    subprocess.run(off, check=True)
+    assert copied(host, FAR[0]) == 0
+
+
+def test_nothing_is_copied_after_a_loss(host: Host) -> None:
+    """Reports of later copies would undo the sender's response."""
+    assert host.run("apply", host.document(COPIES, copies_permille=1000)).code == 0
+    command = [*host.inside(), sys.executable, "-c", LOSING, str(host.cgroup), FAR[0]]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as sending:
+        try:
+            assert sending.stdin is not None
+            assert sending.stdout is not None
+            seen = []
+            for line in ("connected", "lost", "sent"):
+                assert sending.stdout.readline() == f"{line}\n"
+                seen.append(host.run("status").report["program"]["totals"]["copies"])
+                if line == "connected":
+                    host.edge.ip("route", "add", "blackhole", NEAR[0], namespace=host.edge.peer)
+                elif line == "lost":
+                    host.edge.ip("route", "del", "blackhole", NEAR[0], namespace=host.edge.peer)
+                sending.stdin.write("\n")
+                sending.stdin.flush()
+        finally:
+            sending.kill()
+    # The first segment of nearly each, and none of the seven after it.
+    assert 0 < seen[1] - seen[0] <= LOSERS
+    assert seen[2] == seen[1]
+
+
 def test_copies_end_with_their_budget(host: Host) -> None:
     """Two bytes in a hundred of what is sent, and what each CPU may owe."""
     assert host.run("apply", host.document(COPIES)).code == 0
@@ -160,7 +211,7 @@ def test_copies_end_with_their_budget(host: Host) -> None:
 
 
 def test_a_flood_of_syns_is_answered_twice_as_long_as_the_kernel_remembers_them(host: Host) -> None:
-    """Of more half-open connections than its backlog the kernel sends cookies, which nothing of ours sees."""
+    """The kernel answers more half-open connections than its backlog with cookies, which nothing of ours sees."""
     host.edge.ip("route", "add", "blackhole", SILENT, namespace=host.edge.peer)
     assert host.run("apply", host.document(COPIES, copies_permille=1000)).code == 0
     command = [*host.inside(), sys.executable, "-c", FLOODED, str(host.cgroup)]
