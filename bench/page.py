@@ -42,7 +42,7 @@ RTT_MS = 100
 RESAMPLES, LEVEL = 10_000, (0.025, 0.975)
 BOUNDS = ("ratio", "low_ratio", "high_ratio")
 SEED = 34
-# What is under way for a page's connections when it is closed is gone before the next begins.
+# Packets of a page's connections that are under way when it is closed are gone before the next begins.
 REST_S = 0.3
 # Without loss the ways should not differ, and each load is much like the last: fewer say so.
 LOSSLESS_PART = 3
@@ -68,7 +68,7 @@ new Promise(done => {
 
 @dataclass
 class Loads:
-    """Of one way: milliseconds of each load, connections that it was served over, and both ends' TCP counters."""
+    """Loads of one way: their milliseconds, the connections that served them, and both ends' TCP counters."""
 
     ms: list[float] = field(default_factory=list)
     connections: list[int] = field(default_factory=list)
@@ -133,7 +133,7 @@ def loaded(pipe: Pipe) -> float:
 
 
 def interval(ours: Sequence[float], default: Sequence[float], what: Any) -> tuple[float, float]:
-    """Of the ratio of this statistic of both, which takes an array and an axis."""
+    """Give the interval of the ratio of both ways' statistic, which takes an array and an axis."""
     chance = np.random.default_rng(SEED)
     drawn = [
         what(np.asarray(values)[chance.integers(0, len(values), (RESAMPLES, len(values)))], axis=1)

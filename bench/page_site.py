@@ -19,7 +19,7 @@ PORT = 8000
 PAGE = "www.page.test"
 HOSTS = ("a.page.test", "b.page.test", "c.page.test")
 HTML_BYTES = 20_000
-# Of each kind so many objects, the first that the page names first.
+# Objects by kind, in the order in which the page names them.
 KINDS = {"css": 2, "js": 4, "bmp": 24}
 LEAST_BYTES, MOST_BYTES = 5_000, 60_000
 SEED = 33

@@ -1,4 +1,4 @@
-"""What takes a compilation of its own: fuzzing, and the collector without what only some hosts need."""
+"""Proofs that take a compilation of their own: fuzzing, and the collector without its network sinks."""
 
 from __future__ import annotations
 

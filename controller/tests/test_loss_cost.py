@@ -91,7 +91,7 @@ def test_those_that_lost_something_are_compared_with_those_of_their_prefix_and_s
     shown = ("destination", "connection_count", "lossy_percent", "times_slower", "cost_s", "in_vain_percent")
     assert [tuple(row[name] for name in shown) for row in paths] == [
         (NEAR_NET, 4, 25, 5, 0.4, 0),
-        # Of 2 segments that were sent again one had arrived.
+        # Two segments were sent again; one of them had arrived.
         ("198.51.100.0/24", 4, 25, 1.5, 0.2, 50),
         ("192.0.2.0/24", 1, 100, None, None, 0),
     ]

@@ -337,7 +337,7 @@ def test_of_three_hosts_one_neither_gives_copies_nor_takes_them(home: Home, monk
     assert decided(home, second, rows, COPIES)["fra"] == ("lossy", GIVEN)
     [row] = home.json("explain", "ams", "fra", "--round", instants.show(second))["recovery"]["decisions"]
     assert (row["flights"], row["flights_lossy"], row["resent_each"]) == (200, 40, 1)
-    # Of each host one is the middle one.
+    # Each host has one flight in the middle.
     assert row["calm_flights"] + row["busy_flights"] == 198
     assert (row["copied"], row["copied_lossy"], row["copied_10k_us"]) == (1800, 90, 200_000)
     # The host that shows least loss beside copies is left out, and the one that invents counts as another one.

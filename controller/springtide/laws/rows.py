@@ -84,7 +84,7 @@ class Decisions:
         return name
 
     def _words(self, name: str) -> Sequence[str]:
-        """What the numbers of a column mean; none where they are numbers."""
+        """Words that the numbers of a column stand for; none where they are numbers."""
         if name == "action":
             return self.actions
         return self.reasons if name == "reason" or name.endswith("_reason") else ()

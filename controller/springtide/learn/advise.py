@@ -1,4 +1,4 @@
-"""What paths would gain if connections started at the proved rate, and what loss costs them. Nothing is decided."""
+"""Gain of paths if connections started at the proved rate, and cost of loss on them. Nothing is decided."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What loss costs each path, as measured (sql/analysis/loss-cost.sql), and what a timeout of its own for handshakes
-would save, as estimated."""
+"""Cost of loss on each path, as measured (sql/analysis/loss-cost.sql), and the saving of a timeout of its own for
+handshakes, as estimated."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Losses:
         return [_cells(row) for row in (self.total, *self.paths[:SHOWN])]
 
     def lines(self) -> Iterator[str]:
-        """What is measured, then what is estimated, in sentences."""
+        """Say in sentences what was measured, then what is estimated."""
         if self.total["connection_count"]:
             yield _measured(self.total)
         if self.total["handshake_count"]:

@@ -245,7 +245,7 @@ fn about(set: &Path, places: &Places, found: &mut Condition) -> Result<()> {
     Ok(())
 }
 
-/// Of the bundle in force; None where they cannot be read.
+/// Settings of the bundle in force; None where they cannot be read.
 fn settings(set: &Path, slot: u32) -> Option<Settings> {
     let map = pins::map(set, "settings").ok()?;
     let bytes = map.lookup(&slot.to_ne_bytes(), MapFlags::ANY).ok()??;
