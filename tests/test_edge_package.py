@@ -10,6 +10,7 @@ import pytest
 from testkit.debian import built, listing, run
 from testkit.edge import Edge, bundle
 
+pytestmark = pytest.mark.proof
 FILES = {
     "usr/bin/springtide-edge": "-rwxr-xr-x",
     "usr/lib/systemd/system/springtide-edge-follow.service": "-rw-r--r--",

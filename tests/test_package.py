@@ -13,6 +13,7 @@ import pytest
 
 from testkit.debian import ROOT, built, listing, run
 
+pytestmark = pytest.mark.proof
 UNIT = "springtide-collector.service"
 PAGE = ROOT / "docs/how-to/run-the-collector.md"
 COMMANDS = ("once", "run", "decode", "cat", "config", "top", "estimate", "completion")
