@@ -33,7 +33,9 @@ test-rust:
 	@said=$$(set -a; . tools/checked; unshare --net sh -c 'ip link set lo up && cargo test --release --workspace --locked --quiet' 2>&1); code=$$?; \
 	    printf '%s\n' "$$said"; exit $$code
 
+# Once before all, and not in each of the processes that run tests: pytest compiles what tests assert.
 test-python:
+	@ls tests/__pycache__/*-pytest-*.pyc >/dev/null 2>&1 || $(BIN)/python -m pytest --collect-only -q >/dev/null
 	@$(PYTEST) --spent out/tests.json $(if $(PROOFS),--proofs $(PROOFS) --proofs-seed $$RANDOM)
 
 proof: ## the long tests, which `make test` leaves out; needs root
@@ -64,7 +66,7 @@ bench-collector: ## the collector beside the kernel's floor and ss; needs root; 
 	@cargo build --release --locked --quiet -p springtide-collector --examples
 	@$(BIN)/python -m bench collector
 
-fuzz: ## half a minute for each parser of what an edge reads before it trusts it
+fuzz: ## half a minute for each parser of what an edge reads before it trusts it and of what the collector decodes
 	@tools/setup
 	@tools/fuzz
 

@@ -10,8 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from springtide_common import FIXES, FLEET, STORE
-
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/how-to/run-in-airflow.md").read_text()
 LINES = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.S) for line in block.splitlines()]
@@ -39,6 +37,9 @@ def test_airflow_takes_these_commands(tmp_path: Path) -> None:
 
 
 def test_the_page_names_every_dag_and_every_step_that_can_fail() -> None:
+    # Not above: Airflow's import takes three seconds of each process that collects tests.
+    from springtide_common import FIXES
+
     for path in (ROOT / "pipeline/dags").glob("springtide_*.py"):
         assert path.stem == "springtide_common" or f"`{path.stem}`" in PAGE, path.stem
     table = PAGE.partition("| step |")[2]
@@ -47,5 +48,7 @@ def test_the_page_names_every_dag_and_every_step_that_can_fail() -> None:
 
 
 def test_pools_are_those_that_steps_use() -> None:
+    from springtide_common import FLEET, STORE
+
     pools = json.loads((ROOT / "pipeline/pools.json").read_text())
     assert {name: pool["slots"] for name, pool in pools.items()} == {STORE: 1, FLEET: 1}
