@@ -12,6 +12,7 @@ from springtide import instants
 from springtide.document import Document
 from springtide.errors import Problem
 from springtide.fleet import MAPPED_IPV4, parse_prefix, prefix_order
+from springtide.override import Why
 from springtide.section import MAX_OBJECT_BYTES, Instant, Section, tunable
 
 By = Literal["routes", "bpf"]
@@ -130,7 +131,7 @@ class EnforceOverride(Section):
     otherwise: Otherwise | None = None
     # None: as long as it stands here.
     until: Instant | None = None
-    reason: Annotated[str, Field(min_length=1, max_length=200)]
+    reason: Why
 
     def covers(self, edge: str, pop: str, now: int) -> bool:
         named = edge in self.edges if self.edges is not None else True

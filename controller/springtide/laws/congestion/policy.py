@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
-
-from springtide import instants
 from springtide.document import Document
 from springtide.errors import Problem
 from springtide.laws.damping import DampingPolicy
-from springtide.section import MAX_HISTORY_S, MAX_OBJECT_BYTES, MAX_TTL_S, ClientPrefix, Instant, Section, tunable
+from springtide.override import Word
+from springtide.section import MAX_HISTORY_S, MAX_OBJECT_BYTES, MAX_TTL_S, ClientPrefix, Section, tunable
 
 
 class CongestionPolicy(Section):
@@ -224,18 +222,12 @@ class CongestionDampingPolicy(DampingPolicy):
     )
 
 
-class CongestionOverride(Section):
+class CongestionOverride(Word):
     """An operator's word for one client prefix at one PoP, until an instant."""
 
     pop: str
     prefix: ClientPrefix
     algorithm: Literal["bbr", "default"]
-    until: Instant
-    reason: Annotated[str, Field(min_length=1, max_length=200)]
-
-    @property
-    def until_unix_s(self) -> int:
-        return instants.parse(self.until)
 
     @staticmethod
     def commented() -> str:

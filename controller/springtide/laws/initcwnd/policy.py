@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from springtide import instants
 from springtide.document import Document
 from springtide.errors import Problem
 from springtide.laws.damping import DampingPolicy
-from springtide.section import MAX_HISTORY_S, MAX_TTL_S, Instant, Section, tunable
+from springtide.override import Word
+from springtide.section import MAX_HISTORY_S, MAX_TTL_S, Section, tunable
 
 
 class InitcwndPolicy(Section):
@@ -181,7 +181,7 @@ class InitcwndPolicy(Section):
     )
 
 
-class Override(Section):
+class Override(Word):
     """An operator's word for one pair of PoPs, until an instant (Riptide V: hints of planned load changes)."""
 
     src: str
@@ -190,12 +190,6 @@ class Override(Section):
     edges: Annotated[list[str], Field(min_length=1)] | None = None
     ip_version: Literal[4, 6] | None = None
     initcwnd: Annotated[int, Field(ge=1, le=1000)] | None
-    until: Instant
-    reason: Annotated[str, Field(min_length=1, max_length=200)]
-
-    @property
-    def until_unix_s(self) -> int:
-        return instants.parse(self.until)
 
     def covers(self, ip_version: int, now: int) -> bool:
         return self.ip_version in (None, ip_version) and now < self.until_unix_s

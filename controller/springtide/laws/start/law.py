@@ -16,6 +16,7 @@ from springtide.laws.columns import Bits, Table, coded, taken_at
 from springtide.laws.start.evidence import OBSERVED, SEEN
 from springtide.laws.step import Rows, as_json, forms, step
 from springtide.laws.units import UNIT_KEY, placed
+from springtide.override import in_force
 from springtide.policy import Policy
 
 # What a step leaves for the next round, and what else it decides: core/src/step/start/state.rs and round.rs.
@@ -95,12 +96,10 @@ def lasting_rows(decided: Frame) -> Bits:
 def _overrides(policy: Policy, now: int) -> Frame:
     """The units that an override in force names, 0 for what it does not say; the first in the file counts, of those for
     starts, then of those for pairs' windows."""
-    found: dict[tuple[bytes, bytes, int], tuple[int, int, int]] = {}
-    for one in policy.start_overrides:
-        for version in (4, 6):
-            if one.covers(version, now):
-                unit = one.src.encode(), one.to.encode(), version
-                found.setdefault(unit, (one.initcwnd or 0, one.connection_rate or 0, one.path_rate or 0))
+    found = {
+        unit: (one.initcwnd or 0, one.connection_rate or 0, one.path_rate or 0)
+        for unit, one in in_force(policy.start_overrides, now).items()
+    }
     for other in policy.overrides:
         for version in (4, 6):
             if other.edges is None and other.covers(version, now):

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import AfterValidator, Field
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
-from springtide import instants
-from springtide._core import KERNEL_DEFAULT
+from springtide._core import KERNEL_DEFAULT, MAX_RATE
 from springtide.document import Document
 from springtide.errors import Problem
-from springtide.fleet import NAME, parse_prefix
 from springtide.laws.initcwnd.policy import Override
-from springtide.section import MAX_TTL_S, WRITE_CLIENT_PREFIX, Instant, Section, client_prefix, tunable
-
-MAX_RATE = 100_000_000_000
+from springtide.override import PathWord
+from springtide.override import contradictions as contradicting
+from springtide.section import MAX_TTL_S, Section, tunable
 
 
 class StartPolicy(Section):
@@ -214,37 +211,13 @@ class StartPolicy(Section):
     )
 
 
-def _checked_target(text: str) -> str:
-    found = text if NAME.fullmatch(text) else client_prefix(text)
-    if found is None:
-        what, fix = f"{text!r} is neither a PoP's name nor a client prefix", f"name a PoP, or {WRITE_CLIENT_PREFIX}"
-        raise PydanticCustomError("springtide", "{what}; {fix}", {"what": what, "fix": fix})
-    return found
-
-
-class StartOverride(Section):
+class StartOverride(PathWord):
     """An operator's word for how connections to one PoP or client prefix start, until an instant; edges by: bpf."""
 
-    src: str
-    # A PoP's name, or a client prefix in its shortest form.
-    to: Annotated[str, AfterValidator(_checked_target)]
-    ip_version: Literal[4, 6] | None = None
     # None: the kernel's default, without a rate.
     initcwnd: Annotated[int, Field(ge=KERNEL_DEFAULT, le=1000)] | None
     connection_rate: Annotated[int, Field(ge=1, le=MAX_RATE)] | None = None
     path_rate: Annotated[int, Field(ge=1, le=MAX_RATE)] | None = None
-    until: Instant
-    reason: Annotated[str, Field(min_length=1, max_length=200)]
-
-    @property
-    def until_unix_s(self) -> int:
-        return instants.parse(self.until)
-
-    def covers(self, ip_version: int, now_unix_s: int) -> bool:
-        """Whether it is in force for this version; a client prefix has one."""
-        prefix = parse_prefix(self.to)
-        named = (self.ip_version, prefix.version if prefix is not None else None)
-        return all(one in (None, ip_version) for one in named) and now_unix_s < self.until_unix_s
 
     @staticmethod
     def commented() -> str:
@@ -270,6 +243,7 @@ def contradictions(
     trial = ("start", "trial_permille")
     most = ("enforce", "max_trial_permille")
     yield from document.not_above(trial, law.trial_permille, most, max_trial_permille)
+    yield from contradicting(document, "start_overrides", overrides)
     for index, override in enumerate(overrides):
         if override.initcwnd is not None and override.initcwnd > law.cmax:
             message = f"is {override.initcwnd}, above start.cmax {law.cmax}"
@@ -277,12 +251,6 @@ def contradictions(
         if override.initcwnd is None and (override.connection_rate or override.path_rate):
             message = "has a rate beside initcwnd: null, which keeps the kernel's default"
             yield document.problem(("start_overrides", index), message, "give a window, or no rate")
-        prefix = parse_prefix(override.to)
-        if prefix is not None and override.ip_version not in (None, prefix.version):
-            message = f"is {override.ip_version}, and {override.to} is of IPv{prefix.version}"
-            yield document.problem(("start_overrides", index, "ip_version"), message, "leave it out")
-        if override.src == override.to:
-            yield document.problem(("start_overrides", index, "to"), "is also the src", "name another PoP")
     for index, pair in enumerate(of_pairs if paced else ()):
         window = pair.initcwnd
         if window is not None and pair.edges is None and not KERNEL_DEFAULT <= window <= law.cmax:
