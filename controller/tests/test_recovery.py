@@ -154,6 +154,35 @@ def test_paths_get_the_timeout_that_their_handshakes_ask_for_and_lose_it_where_i
     assert (replayed["values_at_the_end"], replayed["values_at_the_end_recorded"]) == (0, 0)
 
 
+def test_an_override_is_in_bundles_without_evidence_and_ends_by_itself(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the law is off: of both values only what it names."""
+    now = [ROUND + 90]
+    monkeypatch.setattr(instants, "now", lambda: now[0])
+    until = instants.show(ROUND + INTERVAL)
+    words = f"ip_version: 4, until: '{until}', reason: their firewall"
+    home.policy.write_text(
+        "initcwnd: {duty_rounds: 1}\nenforce: {by: bpf}\nrecovery_overrides:\n"
+        f"- {{src: ams, to: 203.0.113.0/24, copied_bytes: 3000, {words}}}\n"
+        f"- {{src: ams, to: fra, handshake_timeout_ms: 80, copied_bytes: 0, {words}}}\n"
+    )
+    both = ("copies_reason", "copied_bytes")
+    assert decided(home, ROUND, [], both) == {"fra": ("override", 0), "203.0.113.0/24": ("override", 3000)}
+    entries = [
+        {name: value for name, value in one.items() if name in ("prefix", "handshake_timeout_ms", "copied_bytes")}
+        for one in bundles(home, ROUND)["ams-1"]["entries"]
+    ]
+    assert {"prefix": "203.0.113.0/24", "copied_bytes": 3000} in entries
+    assert {"prefix": "10.77.2.0/24", "handshake_timeout_ms": 80} in entries
+    said = home.run("explain", "ams", "fra", "--round", instants.show(ROUND)).stdout
+    assert "override: an operator's override in the policy" in said
+    now[0] += INTERVAL
+    decided(home, ROUND + INTERVAL, [])
+    gone = bundles(home, ROUND + INTERVAL)["ams-1"]["entries"]
+    assert not any({"handshake_timeout_ms", "copied_bytes"} & one.keys() for one in gone)
+
+
 @pytest.mark.parametrize("section", ["", "recovery: {handshake: false}", "recovery: {handshake: true}"])
 def test_nothing_is_decided_where_it_is_off_or_no_edge_runs_the_program(
     home: Home, section: str, settled: None

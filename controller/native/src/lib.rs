@@ -58,13 +58,19 @@ fn destination_problem(prefix: &str) -> PyResult<Option<String>> {
 #[pyo3(name = "_core")]
 mod core_of_python {
     #[pymodule_export]
+    const MAX_COPIED_BYTES: u32 = springtide_core::bundle::MAX_COPIED_BYTES;
+    #[pymodule_export]
     const MAX_DEFAULT_RESENT: u32 = springtide_core::bundle::MAX_DEFAULT_RESENT;
     #[pymodule_export]
     const MAX_ENTRIES: usize = springtide_core::bundle::MAX_ENTRIES;
     #[pymodule_export]
+    const MAX_HANDSHAKE_TIMEOUT_MS: u32 = springtide_core::bundle::MAX_HANDSHAKE_TIMEOUT_MS;
+    #[pymodule_export]
     const MAX_OPTED_OUT: usize = springtide_core::bundle::MAX_OPTED_OUT;
     #[pymodule_export]
     const MAX_RATE: u64 = springtide_core::bundle::MAX_RATE;
+    #[pymodule_export]
+    const MIN_HANDSHAKE_TIMEOUT_MS: u32 = springtide_core::bundle::MIN_HANDSHAKE_TIMEOUT_MS;
     #[pymodule_export]
     const MIN_RATE: u64 = springtide_core::bundle::MIN_RATE;
     #[pymodule_export]

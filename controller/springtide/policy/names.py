@@ -7,6 +7,8 @@ from ipaddress import ip_network
 
 from springtide.document import Keys
 from springtide.fleet import Fleet
+from springtide.laws.recovery.policy import RecoveryOverride
+from springtide.laws.start.policy import StartOverride
 from springtide.policy.whole import Policy
 
 # Where, what is wrong, and what to do.
@@ -38,10 +40,10 @@ def _pops(policy: Policy) -> Iterator[tuple[Keys, str]]:
     for index, pair in enumerate(policy.overrides):
         yield ("overrides", index, "src"), pair.src
         yield ("overrides", index, "dst"), pair.dst
-    for index, start in enumerate(policy.start_overrides):
-        yield ("start_overrides", index, "src"), start.src
-        if "/" not in start.to:
-            yield ("start_overrides", index, "to"), start.to
+    for keys, word in _of_paths(policy):
+        yield (*keys, "src"), word.src
+        if "/" not in word.to:
+            yield (*keys, "to"), word.to
     for index, choice in enumerate(policy.congestion_overrides):
         yield ("congestion_overrides", index, "pop"), choice.pop
     for index, way in enumerate(policy.enforce_overrides):
@@ -54,18 +56,28 @@ def _within_pops(fleet: Fleet, policy: Policy) -> Iterator[Finding]:
     kernel's default would start as the wider prefix does."""
     owners = dict(fleet.prefixes())
     lengths = {(one.version, one.prefixlen) for one in owners}
-    for index, override in enumerate(policy.start_overrides):
-        if "/" not in override.to:
+    for (section, index), word in _of_paths(policy):
+        if "/" not in word.to:
             continue
-        prefix = ip_network(override.to)
+        prefix = ip_network(word.to)
         shorter = (length for version, length in lengths if version == prefix.version and length <= prefix.prefixlen)
         wider = (prefix.supernet(new_prefix=length) for length in shorter)
         around = next((one for one in wider if one in owners), None)
         if around is None:
             continue
-        keys, owner = ("start_overrides", index, "to"), owners[around]
-        if owner == override.src:
-            yield keys, f"{override.to} is in {around} of the src itself", "name another PoP, or a client prefix"
-        elif override.initcwnd is None and around != prefix:
-            what = f"{override.to} is in {around} of {owner}, and would start as that does"
+        keys, owner = (section, index, "to"), owners[around]
+        if owner == word.src:
+            yield keys, f"{word.to} is in {around} of the src itself", "name another PoP, or a client prefix"
+        elif not isinstance(word, StartOverride):
+            yield keys, f"{word.to} is in {around} of {owner}, and recovers as that does", f"name {owner}"
+        elif word.initcwnd is None and around != prefix:
+            what = f"{word.to} is in {around} of {owner}, and would start as that does"
             yield keys, what, f"name {owner}, or give a window"
+
+
+def _of_paths(policy: Policy) -> Iterator[tuple[tuple[str, int], StartOverride | RecoveryOverride]]:
+    """Overrides of a path, each with its place."""
+    for index, start in enumerate(policy.start_overrides):
+        yield ("start_overrides", index), start
+    for index, recovery in enumerate(policy.recovery_overrides):
+        yield ("recovery_overrides", index), recovery

@@ -16,7 +16,8 @@ from springtide.laws.damping import DampingPolicy
 from springtide.laws.holdout import HoldoutPolicy
 from springtide.laws.initcwnd import policy as of_initcwnd
 from springtide.laws.initcwnd.policy import InitcwndPolicy, Override
-from springtide.laws.recovery.policy import RecoveryPolicy
+from springtide.laws.recovery import policy as of_recovery
+from springtide.laws.recovery.policy import RecoveryOverride, RecoveryPolicy
 from springtide.laws.start import policy as of_start
 from springtide.laws.start.policy import StartOverride, StartPolicy
 from springtide.laws.switchback import ExperimentPolicy
@@ -50,6 +51,7 @@ class Policy(Section):
     start: StartPolicy = StartPolicy()
     start_overrides: list[StartOverride] = items(StartOverride.commented())
     recovery: RecoveryPolicy = RecoveryPolicy()
+    recovery_overrides: list[RecoveryOverride] = items(RecoveryOverride.commented())
     bundle: BundlePolicy = BundlePolicy()
     enforce: EnforcePolicy = EnforcePolicy()
     enforce_overrides: list[EnforceOverride] = items(EnforceOverride.commented())
@@ -97,6 +99,7 @@ def contradictions(document: Document, policy: Policy) -> Iterator[Problem]:
     yield from of_start.contradictions(
         document, policy.start, policy.start_overrides, policy.overrides, most_on_trial, paced
     )
+    yield from of_recovery.contradictions(document, policy.recovery_overrides)
     yield from of_enforce.contradictions(document, policy.enforce, policy.enforce_overrides)
     yield from of_experiment(document, policy.experiment, most_on_trial, paced)
     for low_keys, low, high_keys, high in (

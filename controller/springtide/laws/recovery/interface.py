@@ -32,6 +32,7 @@ from springtide.laws.holdout import held_out_edges
 from springtide.laws.recovery.law import DECIDED, OBSERVED, PREVIOUS, decide, lasts
 from springtide.laws.rows import Decisions
 from springtide.laws.units import keys
+from springtide.override import in_force
 from springtide.policy import Policy
 from springtide.store import Row, Store
 from springtide.store.files import sql
@@ -39,8 +40,8 @@ from springtide.store.files import sql
 RECOVERED = Decisions.of_core("recovery", DECIDED, PREVIOUS, lasts)
 _RULES = dict(_core.reasons("recovery"))
 _KERNELS = "the kernel's second"
-# Fields of a bundle's entry that it gives, and columns.
-_VALUES = ("handshake_timeout_ms", "copied_bytes")
+# Fields of a bundle's entry that it gives, and columns; with the column of each one's reason.
+_VALUES = {"handshake_timeout_ms": "reason", "copied_bytes": "copies_reason"}
 
 
 class Recovery(Law):
@@ -61,7 +62,9 @@ class Recovery(Law):
     every_round = False
 
     def decides(self, policy: Policy, round_unix_s: int) -> bool:
-        return (policy.recovery.handshake or policy.recovery.copies) and policy.paces(round_unix_s)
+        law = policy.recovery
+        is_on = law.handshake or law.copies or bool(in_force(policy.recovery_overrides, round_unix_s))
+        return is_on and policy.paces(round_unix_s)
 
     def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Frame, Frame]:
         if not self.decides(policy, round_unix_s):
@@ -136,7 +139,8 @@ class Recovery(Law):
         return Step(self.name, State.NOTE if late else State.OK, text, "", newest.round)
 
     def newest(self, store: Store, policy: Policy, until_unix_s: int) -> Newest | None:
-        late = f"{self.acts} and coalesce(expires_at < round + {{ttl_s:UInt32}}, true)"
+        given = " or ".join(f"({value} > 0 and {why} != 'override')" for value, why in _VALUES.items())
+        late = f"({given}) and coalesce(expires_at < round + {{ttl_s:UInt32}}, true)"
         return newest_of(store, self.name, self.acts, until_unix_s, late, policy.bundle.ttl_s)
 
     def contribute(
@@ -153,13 +157,12 @@ class Recovery(Law):
         entries: dict[str, list[Part]] = {edge: [] for edge in fleet.edges()}
         left_out = []
         for row in RECOVERED.rows(busiest):
-            if (row["expires_at"] or 0) < expires_unix_s:
+            values = {value: row[value] for value in _VALUES if not _is_old(row, value, expires_unix_s)}
+            if len(values) < sum(row[value] > 0 for value in _VALUES):
                 left_out.append(f"{row['src_pop']} to {row['destination']} (IPv{row['ip_version']})")
-                continue
             name = row["src_pop"]
-            if row["destination"] in owned or name not in fleet.pops:
+            if row["destination"] in owned or name not in fleet.pops or not values:
                 continue
-            values = {value: row[value] for value in _VALUES if row[value]}
             own = [Part(prefix=prefix, **values) for prefix in prefixes(fleet, row["destination"], row["ip_version"])]
             for edge in fleet.pops[name].edges:
                 if policy.enforce_of(edge, name, round_unix_s).by == "bpf" and edge not in held_out:
@@ -183,6 +186,12 @@ def _acts(decided: Frame) -> Bits:
     return found
 
 
+def _is_old(row: Row, value: str, expires_unix_s: int) -> bool:
+    """Whether nothing is given, or its evidence is too old to be promised for a bundle's lifetime."""
+    is_promised = row[_VALUES[value]] == "override" or (row["expires_at"] or 0) >= expires_unix_s
+    return not (row[value] and is_promised)
+
+
 def _lines(row: Row, ttl_s: int) -> list[tuple[str, str]]:
     after = row["handshake_timeout_ms"]
     lines = [
@@ -197,7 +206,7 @@ def _lines(row: Row, ttl_s: int) -> list[tuple[str, str]]:
         lines.append(("sent again", f"{again}; {row['control_resent']:,} of {row['control']:,} with the kernel's"))
     if row["copies_reason"] != "off":
         lines += _lines_of_copies(row)
-    if (after or row["copied_bytes"]) and row["expires_at"] < row["round"] + ttl_s:
+    if any(row[value] and _is_old(row, value, row["round"] + ttl_s) for value in _VALUES):
         lines.append(("but", "left out of bundles: its evidence is too old"))
     return lines
 

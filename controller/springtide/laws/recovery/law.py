@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 import numpy as np
@@ -11,6 +12,7 @@ from springtide.frame import Frame
 from springtide.laws.columns import Bits, taken_at
 from springtide.laws.step import Rows, as_json, forms, step
 from springtide.laws.units import UNIT_KEY, placed
+from springtide.override import in_force
 from springtide.policy import Policy
 
 SEEN, STATE = forms("recovery", "seen"), forms("recovery", "state")
@@ -27,22 +29,32 @@ _OVERRIDE = np.dtype([*UNIT_KEY, *forms("recovery", "override")])
 
 
 def decide(now: int, policy: Policy, observed: Frame, last: Frame, frozen: Collection[str] = ()) -> Frame:
-    """The round's DECIDED rows of OBSERVED and PREVIOUS rows, sorted by path: every path that has a row in one of them.
+    """The round's DECIDED rows of OBSERVED and PREVIOUS rows, sorted by path: every path that has a row in one of them
+    or is overridden.
 
     `now` is the round. Of PoPs that are `frozen` too little of the round arrived to be trusted.
     """
-    paths, (at_seen, at_last) = placed(observed, last)
+    words = _words(policy, now)
+    paths, (at_seen, at_last, at_word) = placed(observed, last, words)
     shown = taken_at(observed, [name for name, _ in SEEN], at_seen, _UNSEEN)
     own = {name: paths.columns[name] for name, _ in UNIT_KEY} | shown
     decided = Frame(DECIDED, {**Frame.empty(len(paths), DECIDED).columns, **own})
-    nobody = Rows(Frame.empty(0, _OVERRIDE), np.full(len(paths), -1))
-    tables = Rows(observed, at_seen), Rows(last, at_last), nobody
+    tables = Rows(observed, at_seen), Rows(last, at_last), Rows(words, at_word)
     is_frozen = np.isin(paths["src_pop"], np.array(sorted(frozen), "S64"))
     # A value outlives the bundle that carries it.
     window_s = max(policy.recovery.window_rounds * policy.round.interval_s, policy.bundle.ttl_s)
     law = as_json(policy, ("recovery",), window_s=window_s)
     step("recovery", now, law, tables, is_frozen, decided)
     return decided
+
+
+def _words(policy: Policy, now: int) -> Frame:
+    """Overrides in force; NaN is what one does not name."""
+    named = [
+        (*path, *(math.nan if value is None else value for value in (one.handshake_timeout_ms, one.copied_bytes)))
+        for path, one in in_force(policy.recovery_overrides, now).items()
+    ]
+    return Frame.of(np.array(named, _OVERRIDE))
 
 
 def lasts(decided: Frame) -> Bits:

@@ -1,7 +1,17 @@
-"""Policy of recovery: the tunables of handshakes and copies."""
+"""Policy of recovery: the tunables of handshakes and copies, and its overrides."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from springtide._core import MAX_COPIED_BYTES, MAX_HANDSHAKE_TIMEOUT_MS, MIN_HANDSHAKE_TIMEOUT_MS
+from springtide.document import Document
+from springtide.errors import Problem
+from springtide.override import PathWord
+from springtide.override import contradictions as contradicting
 from springtide.section import Section, tunable
 
 
@@ -47,7 +57,7 @@ class RecoveryPolicy(Section):
         source="at 100 ms and 2 % loss 10 kB took 209 ms in the mean instead of 272, and 100 kB 512 instead of 640; "
         "copies of everything gave 100 kB 30 ms more, for half more bytes",
         ge=1460,
-        le=65_535,
+        le=MAX_COPIED_BYTES,
     )
     copies_permille: int = tunable(
         20,
@@ -56,3 +66,33 @@ class RecoveryPolicy(Section):
         ge=1,
         le=1000,
     )
+
+
+class RecoveryOverride(PathWord):
+    """An operator's word for how connections to one PoP or client prefix recover, until an instant; edges by: bpf."""
+
+    # Of both, None: as the law decides. 0: as the kernel does.
+    handshake_timeout_ms: Annotated[int, Field(ge=0, le=MAX_HANDSHAKE_TIMEOUT_MS)] | None = None
+    copied_bytes: Annotated[int, Field(ge=0, le=MAX_COPIED_BYTES)] | None = None
+
+    @staticmethod
+    def commented() -> str:
+        """The empty section as the default policy.yaml has it."""
+        return f"""\
+# {RecoveryOverride.__doc__}
+# Each item: {{src: ams, to: 192.0.2.0/24, copied_bytes: 0, until: '2026-01-02T03:05:00Z', reason: their firewall}};
+# handshake_timeout_ms: 0 keeps the kernel's second, copied_bytes: 0 sends nothing twice; what is not named is decided.
+recovery_overrides: []"""
+
+
+def contradictions(document: Document, words: Sequence[RecoveryOverride]) -> Iterator[Problem]:
+    """Keys that contradict each other."""
+    yield from contradicting(document, "recovery_overrides", words)
+    for index, word in enumerate(words):
+        if word.handshake_timeout_ms is None and word.copied_bytes is None:
+            message, fix = "names neither handshake_timeout_ms nor copied_bytes", "name one of them"
+            yield document.problem(("recovery_overrides", index), message, fix)
+        elif word.handshake_timeout_ms and word.handshake_timeout_ms < MIN_HANDSHAKE_TIMEOUT_MS:
+            message = f"is {word.handshake_timeout_ms}; the least is {MIN_HANDSHAKE_TIMEOUT_MS}"
+            fix = "raise it, or give 0 for the kernel's second"
+            yield document.problem(("recovery_overrides", index, "handshake_timeout_ms"), message, fix)

@@ -10,6 +10,9 @@
 //!    the kernel's. What is lost is lost with both, so the rest was sent in vain. Nothing is given for a time, which doubles;
 //! 3. **calm**: a shorter target acts only where it is worth a change;
 //! 4. without evidence the value stays for as long as evidence counts (`window_rounds`).
+//!
+//! An operator's override precedes all of it, of either value. What it does is judged as ever: harm holds the path once it
+//! has ended.
 
 mod copies;
 mod hold;
@@ -22,7 +25,7 @@ use super::round::{Part, Paths, Row};
 use super::words::{Action, reasons};
 use crate::bundle::{MAX_HANDSHAKE_TIMEOUT_MS, MIN_HANDSHAKE_TIMEOUT_MS};
 
-pub use self::rows::{Decided, Seen, State};
+pub use self::rows::{Decided, Override, Seen, State};
 
 /// Milliseconds: targets are multiples, about the tick of a kernel's timers.
 const STEP_MS: f64 = 10.0;
@@ -92,6 +95,8 @@ reasons! {
         "connections with copies clearly lose more than those beside them, or take longer to 10 kB, by over 5 %",
     /// They lately did.
     HeldCopiesHarm "held_copies_harm" "recovery.window_rounds since copies did harm",
+    /// An operator says so.
+    Override "override" "an operator's override in the policy",
 }
 
 /// Timeouts of handshakes, and copies, as a part of a decision.
@@ -102,7 +107,7 @@ impl Part for LossRecovery {
     type Policy = Policy;
     type Seen = Seen;
     type State = State;
-    type Override = ();
+    type Override = Override;
     type Decided = Decided;
     const ACTIONS: &'static [&'static str] = Action::NAMES;
     const REASONS: &'static [(&'static str, &'static str)] = Reason::ALL;
@@ -119,8 +124,13 @@ fn step(round: i64, policy: &Policy, row: &Row<LossRecovery>) -> (State, Decided
     if is_measured(policy, row) {
         after.last_evidence = round;
     }
-    let (timeout_ms, reason) = found(round, policy, row, &mut after);
-    let (copied_bytes, copies_reason) = copies::found(round, policy, row, &mut after);
+    let mut timeout = found(round, policy, row, &mut after);
+    let mut copies = copies::found(round, policy, row, &mut after);
+    if let Some(word) = &row.word {
+        overrule(&mut timeout, word.handshake_timeout_ms);
+        overrule(&mut copies, word.copied_bytes);
+    }
+    let ((timeout_ms, reason), (copied_bytes, copies_reason)) = (timeout, copies);
     (after.handshake_timeout_ms, after.copied_bytes) = (timeout_ms, copied_bytes);
     let action = Action::of(
         before.handshake_timeout_ms.max(before.copied_bytes),
@@ -137,6 +147,13 @@ fn step(round: i64, policy: &Policy, row: &Row<LossRecovery>) -> (State, Decided
         expires_at,
     };
     (after, decided)
+}
+
+/// Puts what an operator named in the place of what was found.
+fn overrule(found: &mut (f64, Reason), named: f64) {
+    if !named.is_nan() {
+        *found = (named, Reason::Override);
+    }
 }
 
 fn is_measured(policy: &Policy, row: &Row<LossRecovery>) -> bool {
@@ -315,6 +332,34 @@ mod tests {
         assert_eq!(state.hold_until, ROUND + 13_200);
         let (forgotten, _) = after(ROUND + 13_200 + DAY_S, &state, &nothing, false);
         assert_eq!((forgotten.hold_until, forgotten.hold_s), (0, 0));
+    }
+
+    #[test]
+    fn an_override_precedes_the_rules_and_what_it_does_is_judged() {
+        let mut vain = seen(1000.0, 30.0);
+        vain.treated_ms = 60.0;
+        (vain.treated, vain.treated_resent) = (900.0, 300.0);
+        (vain.control, vain.control_resent) = (100.0, 2.0);
+        let word = Override {
+            handshake_timeout_ms: 60.0,
+            copied_bytes: f64::NAN,
+        };
+        let mut row = Row {
+            seen: seen(1000.0, 100.0),
+            before: State::zeros(),
+            decided: ROUND - 300,
+            word: Some(word),
+            is_frozen: false,
+        };
+        let (first, shown) = step(ROUND, &policy(), &row);
+        assert_eq!(first.handshake_timeout_ms, 60.0);
+        let names = [shown.reason, shown.copies_reason].map(|one| Reason::ALL[one as usize].0);
+        assert_eq!(names, ["override", "off"]);
+        (row.before, row.seen) = (first, vain);
+        let (second, _) = step(ROUND + 300, &policy(), &row);
+        assert_eq!(second.handshake_timeout_ms, 60.0);
+        let (third, reason) = after(ROUND + 600, &second, &seen(1000.0, 100.0), false);
+        assert_eq!((third.handshake_timeout_ms, reason), (0.0, "held_spurious"));
     }
 
     proptest! {

@@ -77,6 +77,17 @@ columns! {
 }
 
 columns! {
+    /// An operator's word for a path; NaN is what it does not name.
+    #[derive(Clone, Debug)]
+    pub struct Override {
+        /// Timeout of handshakes, milliseconds; 0 is the kernel's.
+        handshake_timeout_ms: f64 as "f8",
+        /// Bytes at the beginning of connections that are sent twice.
+        copied_bytes: f64 as "f8",
+    }
+}
+
+columns! {
     /// What a decision shows beside the state that it leaves.
     #[derive(Clone, Debug)]
     pub struct Decided {
