@@ -327,6 +327,27 @@ def test_diff_shows_whose_congestion_control_changes(home: Home) -> None:
     assert "0 added, 2 changed, 2 withdrawn" in home.run("diff", *where).stdout
 
 
+def test_diff_shows_how_connections_recover(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = PublishFolder(home.path / "publish")
+    where = ("--publish-dir", folder.path)
+    folder.point("current", publish(folder, paced(Part(prefix="10.0.0.0/24", handshake_timeout_ms=80), 1)) / "edges")
+    new = Part(prefix="10.0.0.0/24", handshake_timeout_ms=90, copied_bytes=20_000)
+    publish(folder, {"ams-1": changed(paced(new, 1)["ams-1"], created_at=instants.show(ROUND + 60))})
+    assert home.json("diff", *where)["recovery"] == [
+        {
+            "edge": "ams-1",
+            "prefix": "10.0.0.0/24",
+            "before": {"handshake_timeout_ms": 80, "copied_bytes": 0},
+            "after": {"handshake_timeout_ms": 90, "copied_bytes": 20_000},
+        }
+    ]
+    monkeypatch.setenv("COLUMNS", "300")
+    said = home.run("diff", *where).stdout
+    assert "Recovery from loss: 0 added, 1 changed, 0 withdrawn" in said
+    assert "handshake again after 80 ms" in said
+    assert "handshake again after 90 ms, 20,000 B twice" in said
+
+
 def decide(home: Home, moment: int, values: dict[tuple[str, str], int]) -> None:
     rows = [decision(src, dst, 4, value, moment, moment) for (src, dst), value in values.items()]
     store = home.open()

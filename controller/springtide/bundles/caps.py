@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from springtide import instants
 from springtide._core import BESIDE
@@ -244,13 +244,37 @@ class Choice(NamedTuple):
     always: bool
 
 
-@dataclass(frozen=True)
-class CongestionDifference:
-    """Choices as (edge, prefix) -> choice, and what happens to each. `clients`: how many prefixes PoPs had on it."""
+class Recovery(NamedTuple):
+    """How connections recover from loss, 0 as the kernel does: the handshake's timeout, and what is sent twice."""
 
-    added: Mapping[Value, Choice]
-    changed: Mapping[Value, tuple[Choice, Choice]]
-    withdrawn: Mapping[Value, Choice]
+    handshake_timeout_ms: int
+    copied_bytes: int
+
+
+What = TypeVar("What")
+
+
+@dataclass(frozen=True)
+class Changes(Generic[What]):
+    """What happens to each (edge, prefix)."""
+
+    added: Mapping[Value, What]
+    changed: Mapping[Value, tuple[What, What]]
+    withdrawn: Mapping[Value, What]
+
+
+def changes(old: Mapping[Value, What], new: Mapping[Value, What]) -> Changes[What]:
+    return Changes(
+        added={key: new[key] for key in new.keys() - old.keys()},
+        changed={key: (old[key], new[key]) for key in old.keys() & new.keys() if old[key] != new[key]},
+        withdrawn={key: old[key] for key in old.keys() - new.keys()},
+    )
+
+
+@dataclass(frozen=True)
+class CongestionDifference(Changes[Choice]):
+    """`clients`: how many prefixes PoPs had on another algorithm."""
+
     before: int
     clients: int
 
@@ -263,12 +287,19 @@ def choices(documents: Documents) -> dict[Value, Choice]:
     }
 
 
+def recoveries(documents: Documents) -> dict[Value, Recovery]:
+    return {
+        (edge, entry.prefix): Recovery(entry.handshake_timeout_ms or 0, entry.copied_bytes or 0)
+        for edge, document in documents.items()
+        for entry in document.bundle.entries
+        if entry.handshake_timeout_ms or entry.copied_bytes
+    }
+
+
 def congestion_difference(before: Documents, after: Documents) -> CongestionDifference:
     old, new = choices(before), choices(after)
     return CongestionDifference(
-        added={key: new[key] for key in new.keys() - old.keys()},
-        changed={key: (old[key], new[key]) for key in old.keys() & new.keys() if old[key] != new[key]},
-        withdrawn={key: old[key] for key in old.keys() - new.keys()},
+        **vars(changes(old, new)),
         before=len(old),
         clients=len({(before[edge].bundle.pop, prefix) for edge, prefix in old}),
     )

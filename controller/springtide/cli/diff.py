@@ -48,6 +48,8 @@ def diff(what: str | None, publish_dir: Path, as_json: bool) -> None:
     starts = _rows(found)
     rows = [(edge, prefix, _window(a), _window(b)) for edge, prefix, a, b in starts]
     clients = [(edge, prefix, _choice(a), _choice(b)) for edge, prefix, a, b in _rows(of_clients)]
+    of_recovery = caps.changes(caps.recoveries(held), caps.recoveries(new))
+    recoveries = [(edge, prefix, _recovery(a), _recovery(b)) for edge, prefix, a, b in _rows(of_recovery)]
     ways = _ways(held, new)
     names = ("edge", "prefix", "before", "after")
     if as_json:
@@ -58,13 +60,19 @@ def diff(what: str | None, publish_dir: Path, as_json: bool) -> None:
         chosen = [dict(zip(names, row, strict=True)) for row in clients]
         head = {"publication": candidate.name, "before": found.before, "after": found.after}
         other = [dict(zip(("edge", "before", "after"), row, strict=True)) for row in ways]
-        print_json({**head, "changes": listed, "congestion": chosen, "enforced_by": other})
+        recovering = [
+            dict(zip(names, (edge, prefix, a and a._asdict(), b and b._asdict()), strict=True))
+            for edge, prefix, a, b in _rows(of_recovery)
+        ]
+        print_json({**head, "changes": listed, "congestion": chosen, "recovery": recovering, "enforced_by": other})
         return
     shown = [(edge, prefix, _start(a), _start(b)) for edge, prefix, a, b in starts]
     print_table(names, shown, title=f"{candidate.name}: {_counts(found)}")
     if clients:
         title = f"Congestion control of clients: {_counts(of_clients)}"
         print_table(names, clients, title=title)
+    if recoveries:
+        print_table(names, recoveries, title=f"Recovery from loss: {_counts(of_recovery)}")
     if ways:
         print_table(("edge", "before", "after"), ways, title=f"Enforced in another way: {len(ways)} edges")
 
@@ -75,7 +83,7 @@ def _ways(held: Documents, new: Documents) -> list[tuple[str, str, str]]:
     return sorted((edge, before, after) for edge, before, after in moved if before != after)
 
 
-def _rows(found: caps.Difference | caps.CongestionDifference) -> list[tuple[str, str, Any, Any]]:
+def _rows(found: caps.Difference | caps.Changes[Any]) -> list[tuple[str, str, Any, Any]]:
     return sorted(
         [
             *((*key, None, value) for key, value in found.added.items()),
@@ -123,5 +131,13 @@ def _choice(choice: caps.Choice | None) -> str | None:
     return f"{choice.algorithm} from {choice.from_bytes:,} B{' or always' if choice.always else ''}"
 
 
-def _counts(found: caps.Difference | caps.CongestionDifference) -> str:
+def _recovery(values: caps.Recovery | None) -> str | None:
+    if values is None:
+        return None
+    timeout, copied = values
+    given = [f"handshake again after {timeout} ms"] if timeout else []
+    return ", ".join(given + ([f"{copied:,} B twice"] if copied else []))
+
+
+def _counts(found: caps.Difference | caps.Changes[Any]) -> str:
     return f"{len(found.added)} added, {len(found.changed)} changed, {len(found.withdrawn)} withdrawn"
