@@ -194,6 +194,44 @@ def test_shares_are_reported_side_by_side(home: Home, tmp_path: Path) -> None:
     assert "an effect that is the same at every share" in " ".join(html.read_text().split())
 
 
+def test_what_copies_are_good_for_is_reported_without_an_experiment(home: Home, tmp_path: Path) -> None:
+    """One connection in ten has none; with them 10 kB take a fifth less, in each hour and on each path. Connections of
+    bundles without copies, and of handshakes that were sent again, say nothing."""
+    home.fleet.write_text(FLEET)
+    rows = []
+    for moment in MOMENTS:
+        for number in range(20):
+            treated = number % 10 > 0
+            base = {
+                "round": moment,
+                "pop": "ams",
+                "host": "ams-1",
+                "boot_id": "b",
+                "dst_pop": "fra",
+                "ip_version": 4,
+                "started_round": moment - INTERVAL,
+                "copied_bytes": 20_000 if treated else 0,
+                "handshake_resent": 0,
+                "acked_10k_us": int(100_000 * (1 + moment // 3600 % 7) * (0.8 if treated else 1.0)),
+            }
+            other = {"copied_bytes": 0, "acked_10k_us": 1}
+            rows += [
+                base | {"cookie": number},
+                base | other | {"cookie": number + 1000, "started_round": moment - 2 * INTERVAL},
+                base | other | {"cookie": number + 2000, "handshake_resent": 1},
+            ]
+    rolled_up(home, "rollup_flights", rows)
+    html = tmp_path / "report.html"
+    lines = [one for one in report(home, html)["lines"] if one["law"] == "recovery"]
+    assert [(one["by"], one["group"]) for one in lines] == [("all", "all"), ("PoP", "ams")]
+    for one in lines:
+        assert (one["outcome"], one["method"]) == ("time of 10 kB", "untreated tenth")
+        assert one["effect"]["effect"] == pytest.approx(-0.2, abs=0.001)
+    said = " ".join(html.read_text().split())
+    assert "What is sent twice: time of 10 kB -20.0%" in said
+    assert "one connection in ten has no copies, by chance" in said
+
+
 def test_what_disable_tests_took_away_is_reported(home: Home, tmp_path: Path) -> None:
     """Of six couples, eight times: without windows all takes a quarter longer. The tide rises through all tests; rounds
     of the wash-out, and a pair that an override kept on, show nonsense."""

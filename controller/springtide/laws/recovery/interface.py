@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from springtide.fleet import Fleet
 from springtide.frame import Frame
 from springtide.laws.base import (
     HISTORY_ROUNDS,
+    BenefitLine,
     Clock,
     Contribution,
     Explained,
@@ -29,6 +30,7 @@ from springtide.laws.columns import Bits
 from springtide.laws.destinations import Owned, prefixes
 from springtide.laws.entry import Part
 from springtide.laws.holdout import held_out_edges
+from springtide.laws.recovery import benefit
 from springtide.laws.recovery.law import DECIDED, OBSERVED, PREVIOUS, decide, lasts
 from springtide.laws.rows import Decisions
 from springtide.laws.units import keys
@@ -58,6 +60,9 @@ class Recovery(Law):
     units = "pairs and prefixes"
     acts = "(handshake_timeout_ms > 0 or copied_bytes > 0)"
     explains = ("pop", "prefix")
+    benefit_name = "copies: time"
+    benefit_title = "What is sent twice"
+    benefit_note = "Time of first flights without their handshake; negative is faster."
     # Nothing is decided where it is off, or where no edge enforces by bpf.
     every_round = False
 
@@ -142,6 +147,11 @@ class Recovery(Law):
         given = " or ".join(f"({value} > 0 and {why} != 'override')" for value, why in _VALUES.items())
         late = f"({given}) and coalesce(expires_at < round + {{ttl_s:UInt32}}, true)"
         return newest_of(store, self.name, self.acts, until_unix_s, late, policy.bundle.ttl_s)
+
+    def benefit(
+        self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
+    ) -> tuple[list[BenefitLine], list[BenefitLine]]:
+        return benefit.lines(benefit.read(store, span)), []
 
     def contribute(
         self, store: Store, fleet: Fleet, policy: Policy, round_unix_s: int, expires_unix_s: int

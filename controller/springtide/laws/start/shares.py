@@ -18,10 +18,7 @@ METHOD = "randomised share"
 _FLIGHTS = f"""
 select
     toUnixTimestamp(round) as round_s, toUnixTimestamp(started_round) as started_s, pop,
-    if(dst_pop != '', toString(dst_pop), concat(
-        if(ip_version = 4, replaceOne(toString(client_prefix), '::ffff:', ''), toString(client_prefix)),
-        if(ip_version = 4, '/24', '/56')
-    )) as destination,
+    if(dst_pop != '', toString(dst_pop), springtide_prefix_text(ip_version, client_prefix)) as destination,
     ip_version,
     started_arm = 0 as treated,
     countIf(acked_100k_us > 0) as timed,
