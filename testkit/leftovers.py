@@ -12,7 +12,7 @@ NAMESPACE = re.compile(r"sprt-\w+-(?P<pid>\d+)-[0-9a-f]{6}")
 
 
 def sweep() -> None:
-    """Namespaces whose maker has ended, and the processes in them."""
+    """Namespaces whose maker has ended, and the processes in them; mounts in folders that pytest gave up."""
     made = {name: NAMESPACE.fullmatch(name) for name in host.namespaces()}
     left = [name for name, found in made.items() if found and not Path(f"/proc/{found['pid']}").exists()]
     processes.end(processes.inside(left), 1.0)
@@ -20,3 +20,7 @@ def sweep() -> None:
         # Another run that begins may remove it at the same time.
         if name in host.namespaces():
             host.run(["ip", "netns", "delete", name])
+    for mount in Path("/proc/mounts").read_text().splitlines():
+        source, target = mount.split()[:2]
+        if source == "springtide-test" and "/garbage-" in target:
+            host.run(["umount", target])
