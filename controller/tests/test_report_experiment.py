@@ -192,6 +192,14 @@ def test_shares_are_reported_side_by_side(home: Home, tmp_path: Path) -> None:
     [between] = [one for one in lines if one["outcome"].endswith("interference")]
     assert between["effect"]["effect"] == pytest.approx(0.0, abs=0.001)
     assert "an effect that is the same at every share" in " ".join(html.read_text().split())
+    # Without an experiment those that start with the default are the control.
+    home.policy.write_text("enforce: {by: bpf}\n")
+    lines = [one for one in report(home, html)["lines"] if one["law"] == "start"]
+    assert [(one["by"], one["group"], one["method"]) for one in lines] == [
+        ("all", "all", "untreated share"),
+        ("PoP", "ams", "untreated share"),
+    ]
+    assert all(one["effect"]["effect"] == pytest.approx(-0.2, abs=0.001) for one in lines)
 
 
 def test_what_copies_are_good_for_is_reported_without_an_experiment(home: Home, tmp_path: Path) -> None:
@@ -225,11 +233,11 @@ def test_what_copies_are_good_for_is_reported_without_an_experiment(home: Home, 
     lines = [one for one in report(home, html)["lines"] if one["law"] == "recovery"]
     assert [(one["by"], one["group"]) for one in lines] == [("all", "all"), ("PoP", "ams")]
     for one in lines:
-        assert (one["outcome"], one["method"]) == ("time of 10 kB", "untreated tenth")
+        assert (one["outcome"], one["method"]) == ("time of 10 kB", "untreated share")
         assert one["effect"]["effect"] == pytest.approx(-0.2, abs=0.001)
     said = " ".join(html.read_text().split())
     assert "What is sent twice: time of 10 kB -20.0%" in said
-    assert "one connection in ten has no copies, by chance" in said
+    assert "here each path leaves a part of its connections, drawn at random, as they were" in said
 
 
 def test_what_disable_tests_took_away_is_reported(home: Home, tmp_path: Path) -> None:

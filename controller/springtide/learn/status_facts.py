@@ -161,8 +161,8 @@ def _benefit(store: Store, fleet: Fleet, policy: Policy, now: int) -> dict[str, 
     """Over the newest day: the effect over all units that show what was decided for them, or over switched pairs."""
     until = instants.latest_round(now, policy.round.interval_s)
     made = report.make(store, fleet, policy, until - DAY_S, until, 0.5)
-    # Of switched pairs, and beside a tenth, there is nothing but what was decided.
-    wanted = {"held out": "seen", "switchback": "decided", "untreated tenth": "decided"}
+    # Of switched pairs, and beside a share, there is nothing but what was decided.
+    wanted = {"held out": "seen", "switchback": "decided", "untreated share": "decided"}
     whole = {line.law: line.effect for line in made.lines if line.by == "all" and line.units == wanted.get(line.method)}
     none = Effect(0, 0)
     return {law.benefit_name: whole.get(law.name, none) for law in LAWS if law.benefit_name}

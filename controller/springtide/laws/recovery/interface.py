@@ -10,6 +10,7 @@ import numpy as np
 from springtide import _core, instants
 from springtide.fleet import Fleet
 from springtide.frame import Frame
+from springtide.laws import beside
 from springtide.laws.base import (
     HISTORY_ROUNDS,
     BenefitLine,
@@ -151,7 +152,7 @@ class Recovery(Law):
     def benefit(
         self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
     ) -> tuple[list[BenefitLine], list[BenefitLine]]:
-        return benefit.lines(benefit.read(store, span)), []
+        return beside.lines(self.name, "time of 10 kB", benefit.read(store, span)), []
 
     def contribute(
         self, store: Store, fleet: Fleet, policy: Policy, round_unix_s: int, expires_unix_s: int

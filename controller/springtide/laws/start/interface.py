@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from springtide import instants
 from springtide.fleet import Fleet
 from springtide.frame import Coded, Frame
+from springtide.laws import beside
 from springtide.laws.base import (
     HISTORY_ROUNDS,
     BenefitLine,
@@ -73,7 +74,8 @@ class Start(Law):
     seen_name = "seen starts"
     explains = ("pop", "prefix")
     benefit_title = "Starts at a rate"
-    benefit_note = "Only with experiment: {kind: share}. Time of first flights; negative is faster."
+    benefit_name = "starts: time"
+    benefit_note = "Time of first flights; negative is faster."
     # Where no edge paces there is nothing to decide.
     every_round = False
 
@@ -195,7 +197,10 @@ class Start(Law):
     def benefit(
         self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
     ) -> tuple[list[BenefitLine], list[BenefitLine]]:
-        return (shares.lines(shares.read(store, span), policy) if policy.experiment.kind == "share" else []), []
+        found = shares.read(store, span)
+        if policy.experiment.kind == "share":
+            return shares.lines(found, policy), []
+        return beside.lines(self.name, "time of 100 kB", found), []
 
     def treated_step(self, found: Treated) -> Step:
         what = self.seen_name
