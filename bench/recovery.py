@@ -5,6 +5,9 @@ Mbit/s, a long queue, and loss of the same share in both directions: at random, 
 loses by its queue only: 20 Mbit/s, 20 packets, four connections at once. Each path is shared by all ways at the same
 time, each at random moments of equal spaces; but a full one is each way's own. By CUBIC and by BBR.
 
+`parity` has the timeouts, and a path of its own on which two boxes at its ends send parity: for five packets one, which
+brings back one of them, so far apart that a burst of four takes one of each five.
+
 `default` has no entry. In `handshake` both ends have `handshake_timeout_ms`, as the law gives it for the path's round
 trip. In `copies` the server has `copied_bytes`, as towards clients of others. `both` has all of these. One connection
 in ten recovers as the kernel does.
@@ -51,11 +54,13 @@ WAYS = {
     "handshake": ("handshake", "handshake"),
     "copies": ("copies", "plain"),
     "both": ("both", "handshake"),
+    "parity": ("handshake", "handshake"),
 }
 KINDS = ("handshake", "copies", "both")
 COPIED_BYTES = 20_000
 # Two packets in a hundred, four at a time.
 BURSTS = {"enter_bad": 0.005, "leave_bad": 0.25}
+PARITY = {"every": 5, "groups": 4, "wait_ms": 5.0}
 FULL = {"rate_mbit": 20, "queue_packets": 20}
 AT_ONCE = 4
 PORT = 5000
@@ -79,7 +84,7 @@ class Path:
 
     @property
     def ways(self) -> list[str]:
-        return [self.only] if self.only else list(WAYS)
+        return [self.only] if self.only else [way for way in WAYS if way != "parity"]
 
     def timeout_ms(self) -> int:
         return max(LEAST_MS, math.ceil(MARGIN * self.rtt_ms / STEP_MS) * STEP_MS)
@@ -91,15 +96,18 @@ class Path:
         return {"prefix": prefix(number), **copies, **timeout}
 
     def shape(self) -> dict[str, Any]:
+        parity = {"parity": PARITY} if self.only == "parity" else {}
         if self.loss == "full":
-            return FULL
+            return FULL | parity
         wide = {"rate_mbit": RATE_MBIT, "queue_packets": QUEUE}
-        return {**wide, "loss": BURSTS if self.loss == "bursts" else float(self.loss) / 100}
+        return {**wide, **parity, "loss": BURSTS if self.loss == "bursts" else float(self.loss) / 100}
 
 
 def all_paths(rtts_ms: Sequence[int], losses: Sequence[str]) -> list[Path]:
     made = [
-        (rtt_ms, loss, only) for rtt_ms, loss in product(rtts_ms, losses) for only in (WAYS if loss == "full" else [""])
+        (rtt_ms, loss, only)
+        for rtt_ms, loss in product(rtts_ms, losses)
+        for only in (WAYS if loss == "full" else ["", "parity"])
     ]
     return [Path(rtt_ms, loss, number, only) for number, (rtt_ms, loss, only) in enumerate(made, 1)]
 
@@ -188,6 +196,13 @@ def copied(lab: Lab, directory: File) -> dict[str, int]:
         way: of_kinds[kind]["program"]["totals"]["copied_bytes"] if kind in of_kinds else 0
         for way, (kind, _) in WAYS.items()
     }
+
+
+def sent(lab: Lab) -> dict[str, int]:
+    """Packets that clients were sent over the paths with parity, and of parity."""
+    paths = [one for one in lab.wan_counters()["paths"] if one["src"] == SERVER and one["parity"]]
+    parity = sum(one["parity"] for one in paths)
+    return {"data": sum(one["packets"] for one in paths) - parity, "parity": parity}
 
 
 class Processes:
@@ -326,7 +341,7 @@ def measure(run: Run) -> None:
         Lab.up(topology(paths), f"bench-rec-{os.getpid()}") as lab,
     ):
         give(lab, paths, File(temporary))
-        before = copied(lab, File(temporary))
+        before, was = copied(lab, File(temporary)), sent(lab)
         for size, algorithm in product(run.sizes["object_bytes"], run.sizes["congestion"]):
             progress(f"{size} bytes, {algorithm}")
             found = transfers(lab, paths, size, algorithm, run, File(temporary))
@@ -336,7 +351,10 @@ def measure(run: Run) -> None:
                 asked = sum(seen.asked for cell, seen in found.items() if cell[-1] == way)
                 labels = {"object_bytes": size, "congestion": algorithm, "way": way}
                 run.figure("copied_per_asked_ratio", (after[way] - before[way]) / asked, **labels)
-            before = after
+            now = sent(lab)
+            parity = (now["parity"] - was["parity"]) / (now["data"] - was["data"])
+            run.figure("parity_per_packet_ratio", parity, object_bytes=size, congestion=algorithm)
+            before, was = after, now
     rows = [figures(run, cell, seen, results[*cell[:-1], "default"]) for cell, seen in results.items()]
     head = (
         "| path, loss in % | object | way | mean | p50 | p95 | p99 | handshake p99 | mean, p99 / default's "

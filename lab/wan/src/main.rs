@@ -17,6 +17,7 @@ mod engine;
 mod flows;
 mod loss;
 mod packet;
+mod parity;
 mod path;
 mod report;
 mod schedule;
