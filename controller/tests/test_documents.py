@@ -182,6 +182,7 @@ def test_an_override_of_starts_that_could_not_be_kept_is_refused(bare_home: Home
         ("to: ams, copied_bytes: 0", ".to: is also the src; name another PoP"),
         ("to: fra, handshake_timeout_ms: 20", ".handshake_timeout_ms: is 20; the least is 50; raise it, or give 0"),
         ("to: fra, handshake_timeout_ms: 2000", ".handshake_timeout_ms: is 2000; should be less than or equal to 1000"),
+        ("to: fra, copied_bytes: 1", ".copied_bytes: is 1; the least is 1460; raise it, or give 0 for no copies"),
         ("to: fra, copied_bytes: 65536", ".copied_bytes: is 65536; should be less than or equal to 65535"),
         ("to: 192.0.2.0/24, ip_version: 6, copied_bytes: 0", ".ip_version: is 6, and 192.0.2.0/24 is of IPv4"),
         ("to: 10.77.2.0/24, copied_bytes: 0", ".to: 10.77.2.0/24 is in 10.77.2.0/24 of fra, and recovers as that does"),

@@ -183,6 +183,30 @@ def test_an_override_is_in_bundles_without_evidence_and_ends_by_itself(
     assert not any({"handshake_timeout_ms", "copied_bytes"} & one.keys() for one in gone)
 
 
+def test_nothing_is_left_of_an_override_that_did_no_harm(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two for one path each gives what it names. What copies of another size did is judged, too."""
+    now = [ROUND + 90]
+    monkeypatch.setattr(instants, "now", lambda: now[0])
+    words = f"ip_version: 4, until: '{instants.show(ROUND + INTERVAL)}', reason: a trial"
+    home.policy.write_text(
+        f"{BOTH}recovery_overrides:\n- {{src: ams, to: 203.0.113.0/24, copied_bytes: 3000, {words}}}\n"
+        f"- {{src: ams, to: fra, handshake_timeout_ms: 80, {words}}}\n"
+        f"- {{src: ams, to: fra, copied_bytes: 4000, {words}}}\n"
+    )
+    clean = [*flights(ROUND, "ams-1", CLIENTS, [False] * 400), *flights(ROUND, "ams-1", FRA, [False] * 400)]
+    assert decided(home, ROUND, clean, COPIES) == {"fra": ("override", 4000), "203.0.113.0/24": ("override", 3000)}
+    [given] = [one for one in bundles(home, ROUND)["ams-1"]["entries"] if one["prefix"] == "10.77.2.0/24"]
+    assert given == {"prefix": "10.77.2.0/24", "handshake_timeout_ms": 80, "copied_bytes": 4000}
+
+    second, now[0] = ROUND + INTERVAL, now[0] + INTERVAL
+    rows = [
+        *flights(second, "ams-1", CLIENTS, [False] * 400),
+        *flights(second, "ams-1", FRA, every(2, 400), copied=4000),
+        *flights(second, "ams-1", FRA, every(20, 400)),
+    ]
+    assert decided(home, second, rows, COPIES) == {"fra": ("copies_harm", 0), "203.0.113.0/24": ("little_loss", 0)}
+
+
 @pytest.mark.parametrize("section", ["", "recovery: {handshake: false}", "recovery: {handshake: true}"])
 def test_nothing_is_decided_where_it_is_off_or_no_edge_runs_the_program(
     home: Home, section: str, settled: None

@@ -211,6 +211,7 @@ create table if not exists path_decisions$on_cluster (
     -- when none are given after harm.
     copied_bytes UInt16 codec (T64, LZ4),
     copies_reason LowCardinality(String),
+    copies_overridden Bool,
     copies_hold_until Nullable(DateTime('UTC')),
     copies_hold_s UInt32 codec (T64, LZ4),
     -- Of the last rounds the first flights without copies, those that sent anything again, and segments that one of

@@ -1,6 +1,6 @@
 -- What first-flight records of the last rounds show of each path's handshakes and first flights: one row a path with
 -- enough handshakes, every column of fixed width. Nothing after the round is read. Parameters: since_s (excluded),
--- round_s, min_connections, copied_bytes (those that the policy gives).
+-- round_s, min_connections.
 --
 -- The timeout is of all edges of a PoP, so of the hosts with enough handshakes the one with the longest round trips
 -- counts: of three and more the second longest, since one may have invented them. Likewise of three hosts and more the
@@ -107,16 +107,14 @@ flights_of_bundles as (
         host,
         countIf(copied_bytes > 0) > 0 as copies,
         groupArrayIf(tuple(first_flight_resent, handshake_rtt_us), copied_bytes = 0) as plain,
-        countIf(copied_bytes = {copied_bytes:UInt16}) as treated,
-        countIf(copied_bytes = {copied_bytes:UInt16} and first_flight_resent > 0) as treated_lossy,
+        countIf(copied_bytes > 0) as treated,
+        countIf(copied_bytes > 0 and first_flight_resent > 0) as treated_lossy,
         -- Where none was reported twice, the other end does not report.
-        sumIf(copied_segments, copied_bytes = {copied_bytes:UInt16} and repaired_segments < copied_segments) as twice,
-        sumIf(
-            repaired_segments, copied_bytes = {copied_bytes:UInt16} and repaired_segments < copied_segments
-        ) as missed,
+        sumIf(copied_segments, copied_bytes > 0 and repaired_segments < copied_segments) as twice,
+        sumIf(repaired_segments, copied_bytes > 0 and repaired_segments < copied_segments) as missed,
         sumForEachIf(
             springtide_moments(assumeNotNull(acked_10k_us)),
-            acked_10k_us is not null and copied_bytes = {copied_bytes:UInt16}
+            acked_10k_us is not null and copied_bytes > 0
         ) as treated_took,
         sumForEachIf(
             springtide_moments(assumeNotNull(acked_10k_us)),

@@ -10,6 +10,7 @@ import numpy as np
 
 from springtide.frame import Frame
 from springtide.laws.columns import Bits, taken_at
+from springtide.laws.recovery.policy import RecoveryOverride
 from springtide.laws.step import Rows, as_json, forms, step
 from springtide.laws.units import UNIT_KEY, placed
 from springtide.override import in_force
@@ -49,12 +50,19 @@ def decide(now: int, policy: Policy, observed: Frame, last: Frame, frozen: Colle
 
 
 def _words(policy: Policy, now: int) -> Frame:
-    """Overrides in force; NaN is what one does not name."""
-    named = [
-        (*path, *(math.nan if value is None else value for value in (one.handshake_timeout_ms, one.copied_bytes)))
-        for path, one in in_force(policy.recovery_overrides, now).items()
+    """Overrides in force, of each value the first in the file that names it; NaN is what none names."""
+    of_values = [
+        {path: float(getattr(one, name)) for path, one in in_force(_naming(policy, name), now).items()}
+        for name in ("handshake_timeout_ms", "copied_bytes")
     ]
-    return Frame.of(np.array(named, _OVERRIDE))
+    paths = sorted({path for named in of_values for path in named})
+    return Frame.of(
+        np.array([(*path, *(named.get(path, math.nan) for named in of_values)) for path in paths], _OVERRIDE)
+    )
+
+
+def _naming(policy: Policy, name: str) -> list[RecoveryOverride]:
+    return [one for one in policy.recovery_overrides if getattr(one, name) is not None]
 
 
 def lasts(decided: Frame) -> Bits:

@@ -34,15 +34,15 @@ const SURE: f64 = 3.0;
 /// Part of the time to 10 kB that copies may cost: less is not worth a hold.
 const SLOWER: f64 = 0.05;
 
-/// The bytes that are sent twice, 0 for none, and why; writes what is remembered beside them.
+/// The bytes that are sent twice, 0 for none, and why; writes what is remembered beside them. `in_use` are the law's own.
 pub(super) fn found(
     round: i64,
     policy: &Policy,
     row: &Row<LossRecovery>,
+    in_use: f64,
     after: &mut State,
 ) -> (f64, Reason) {
     let (law, seen, before) = (&policy.recovery, &row.seen, &row.before);
-    let in_use = before.copied_bytes;
     if !law.copies {
         (after.copies_hold_until, after.copies_hold_s) = (0, 0);
         return (0.0, Reason::Off);
@@ -53,7 +53,8 @@ pub(super) fn found(
         return (0.0, Reason::HeldCopiesHarm);
     }
     let is_enough = seen.flights + seen.copied >= law.min_connections;
-    if !row.is_frozen && in_use > 0.0 && is_enough && (loses_more(seen) || is_slower(seen)) {
+    let is_given = before.copied_bytes > 0.0;
+    if !row.is_frozen && is_given && is_enough && (loses_more(seen) || is_slower(seen)) {
         let next = hold.next(round, policy.window_s);
         (after.copies_hold_until, after.copies_hold_s) = next.both();
         return (0.0, Reason::CopiesHarm);

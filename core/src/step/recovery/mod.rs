@@ -12,7 +12,7 @@
 //! 4. without evidence the value stays for as long as evidence counts (`window_rounds`).
 //!
 //! An operator's override precedes all of it, of either value. What it does is judged as ever: harm holds the path once it
-//! has ended.
+//! has ended. Nothing else is left of it then.
 
 mod copies;
 mod hold;
@@ -119,17 +119,20 @@ impl Part for LossRecovery {
 
 /// Decides what a path is given: the state that this round leaves, and why.
 fn step(round: i64, policy: &Policy, row: &Row<LossRecovery>) -> (State, Decided) {
+    let [named_ms, named_bytes] = row.word.as_ref().map_or([f64::NAN; 2], |word| {
+        [word.handshake_timeout_ms, word.copied_bytes]
+    });
     let before = &row.before;
     let mut after = before.clone();
     if is_measured(policy, row) {
         after.last_evidence = round;
     }
-    let mut timeout = found(round, policy, row, &mut after);
-    let mut copies = copies::found(round, policy, row, &mut after);
-    if let Some(word) = &row.word {
-        overrule(&mut timeout, word.handshake_timeout_ms);
-        overrule(&mut copies, word.copied_bytes);
-    }
+    let own_ms = own(before.handshake_timeout_ms, before.overridden, named_ms);
+    let own_bytes = own(before.copied_bytes, before.copies_overridden, named_bytes);
+    let mut timeout = found(round, policy, row, own_ms, &mut after);
+    let mut copies = copies::found(round, policy, row, own_bytes, &mut after);
+    after.overridden = overrule(&mut timeout, named_ms);
+    after.copies_overridden = overrule(&mut copies, named_bytes);
     let ((timeout_ms, reason), (copied_bytes, copies_reason)) = (timeout, copies);
     (after.handshake_timeout_ms, after.copied_bytes) = (timeout_ms, copied_bytes);
     let action = Action::of(
@@ -149,11 +152,22 @@ fn step(round: i64, policy: &Policy, row: &Row<LossRecovery>) -> (State, Decided
     (after, decided)
 }
 
-/// Puts what an operator named in the place of what was found.
-fn overrule(found: &mut (f64, Reason), named: f64) {
-    if !named.is_nan() {
+/// What the law itself has in use: an operator's word that has ended is not the law's, so the path begins anew.
+fn own(in_use: f64, is_overridden: bool, named: f64) -> f64 {
+    if is_overridden && named.is_nan() {
+        0.0
+    } else {
+        in_use
+    }
+}
+
+/// Puts what an operator named in the place of what was found. Gives back whether one did.
+fn overrule(found: &mut (f64, Reason), named: f64) -> bool {
+    let is_named = !named.is_nan();
+    if is_named {
         *found = (named, Reason::Override);
     }
+    is_named
 }
 
 fn is_measured(policy: &Policy, row: &Row<LossRecovery>) -> bool {
@@ -172,10 +186,16 @@ fn unmeasured(in_use: f64, is_alive: bool, is_frozen: bool) -> (f64, Reason) {
     }
 }
 
-/// The timeout, 0 for the kernel's, and why; writes what is remembered beside it.
-fn found(round: i64, policy: &Policy, row: &Row<LossRecovery>, after: &mut State) -> (f64, Reason) {
+/// The timeout, 0 for the kernel's, and why; writes what is remembered beside it. `in_use` is the law's own.
+fn found(
+    round: i64,
+    policy: &Policy,
+    row: &Row<LossRecovery>,
+    in_use: f64,
+    after: &mut State,
+) -> (f64, Reason) {
     let (law, seen, before) = (&policy.recovery, &row.seen, &row.before);
-    let in_use = before.handshake_timeout_ms;
+    let given = before.handshake_timeout_ms;
     if !law.handshake {
         (after.hold_until, after.hold_s) = (0, 0);
         return (0.0, Reason::Off);
@@ -188,9 +208,9 @@ fn found(round: i64, policy: &Policy, row: &Row<LossRecovery>, after: &mut State
     let is_measured = is_measured(policy, row);
     let target = law.target_ms(seen.handshake_rtt_us);
     if !row.is_frozen
-        && in_use > 0.0
-        && !(is_measured && target > in_use)
-        && law.is_spurious(seen, in_use)
+        && given > 0.0
+        && !(is_measured && target > given)
+        && law.is_spurious(seen, given)
     {
         (after.hold_until, after.hold_s) = hold.next(round, policy.window_s).both();
         return (0.0, Reason::Spurious);
@@ -355,6 +375,17 @@ mod tests {
         assert_eq!(first.handshake_timeout_ms, 60.0);
         let names = [shown.reason, shown.copies_reason].map(|one| Reason::ALL[one as usize].0);
         assert_eq!(names, ["override", "off"]);
+        // Without harm nothing is left of it, whether there is evidence or not.
+        let thin = after(ROUND + 300, &first, &Seen::unknown(), false);
+        assert_eq!(
+            (thin.0.handshake_timeout_ms, thin.1),
+            (0.0, "thin_evidence")
+        );
+        let frozen = after(ROUND + 300, &first, &seen(1000.0, 100.0), true);
+        assert_eq!(
+            (frozen.0.handshake_timeout_ms, frozen.1),
+            (0.0, "thin_evidence")
+        );
         (row.before, row.seen) = (first, vain);
         let (second, _) = step(ROUND + 300, &policy(), &row);
         assert_eq!(second.handshake_timeout_ms, 60.0);

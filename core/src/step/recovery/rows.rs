@@ -73,6 +73,10 @@ columns! {
         copies_hold_until: Instant as "u4",
         /// Length of that hold.
         copies_hold_s: Seconds as "u4",
+        /// Says whether the timeout is an operator's.
+        overridden: bool as "u1",
+        /// Says whether the copies are an operator's.
+        copies_overridden: bool as "u1",
     }
 }
 
