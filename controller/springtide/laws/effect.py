@@ -45,7 +45,7 @@ METHODS = {
     "that nothing of a period is left after the wash-out, and that pairs with other turns fill no bottleneck of its.",
     "disable test": f"{_SHARED}: here all are treated before and after a test and none in it, and it is assumed that "
     "paths do not change by themselves between these hours other than evenly; nothing was drawn at random.",
-    "untreated share": f"{_SHARED}: here each path leaves a part of its connections, drawn at random, as they were, so "
+    "untreated share": f"{_SHARED}: here a path leaves a part of its connections, drawn at random, as they were, so "
     "that the difference is right only as far as the two do not touch each other.",
     "randomised share": f"{_SHARED}: within one share that biases the difference, so that only an effect that is the "
     "same at every share is what treating all would bring; one that changes with the share is interference.",

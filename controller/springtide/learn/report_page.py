@@ -136,7 +136,7 @@ def _most(method: str, lines: Sequence[BenefitLine]) -> str:
     treated, held_out = max((line.effect.treated, line.effect.held_out) for line in lines)
     if method == "held out":
         return f"{treated} units treated and {held_out} not, intervals of {LEVEL:.1%}"
-    what = "tests" if method == "disable test" else "blocks of a pair with both"
+    what = {"disable test": "tests", "untreated share": "hours of paths"}.get(method, "blocks of a pair with both")
     return f"{treated} {what}, intervals of {PAIRED_LEVEL:.1%}"
 
 

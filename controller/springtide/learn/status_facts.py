@@ -165,4 +165,7 @@ def _benefit(store: Store, fleet: Fleet, policy: Policy, now: int) -> dict[str, 
     wanted = {"held out": "seen", "switchback": "decided", "untreated share": "decided"}
     whole = {line.law: line.effect for line in made.lines if line.by == "all" and line.units == wanted.get(line.method)}
     none = Effect(0, 0)
-    return {law.benefit_name: whole.get(law.name, none) for law in LAWS if law.benefit_name}
+    # Of shares there is an answer for each, and none for all.
+    own = {line.law for line in made.lines if line.method == "randomised share"}
+    named = (law for law in LAWS if law.benefit_name and law.name not in own)
+    return {law.benefit_name: whole.get(law.name, none) for law in named}

@@ -197,10 +197,14 @@ class Start(Law):
     def benefit(
         self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
     ) -> tuple[list[BenefitLine], list[BenefitLine]]:
-        found = shares.read(store, span)
         if policy.experiment.kind == "share":
-            return shares.lines(found, policy), []
-        return beside.lines(self.name, "time of 100 kB", found), []
+            return shares.lines(shares.read(store, span), policy), []
+        # Where only the default's loss explains what is lost, a share starts with it.
+        own = "started_arm = 0 and started_window > 0"
+        rest = "started_arm = 1 and started_window = 0 and started_rate = 0"
+        counted = f"started_step = 0 and in_force and ({own} or {rest})"
+        rows = beside.read(store, span, time="acked_100k_us", treated="started_arm = 0", counted=counted)
+        return beside.lines(self.name, "time of 100 kB", rows), []
 
     def treated_step(self, found: Treated) -> Step:
         what = self.seen_name

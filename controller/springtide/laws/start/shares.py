@@ -25,7 +25,7 @@ select
     sumIf(log2(assumeNotNull(acked_100k_us)), acked_100k_us > 0) as log2_time_sum,
     sum(round_flights.segments) as segments, sum(round_flights.resent) as resent
 from round_flights
-where {SPAN} and started_step = 0 and (
+where {SPAN} and started_step = 0 and handshake_resent = 0 and (
     (started_arm = 0 and started_window > 0) or (started_arm = 1 and started_window = 0 and started_rate = 0)
 )
 group by round_s, started_s, pop, destination, ip_version, treated
