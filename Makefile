@@ -35,12 +35,12 @@ test-rust:
 
 # Once before all, and not in each of the processes that run tests: pytest compiles what tests assert.
 test-python:
-	@ls tests/__pycache__/*-pytest-*.pyc >/dev/null 2>&1 || $(BIN)/python -m pytest --collect-only -q >/dev/null
+	@ls tests/__pycache__/*-pytest-*.pyc >/dev/null 2>&1 || $(BIN)/python -m pytest --collect-only -q >/dev/null || true
 	@$(PYTEST) --spent out/tests.json $(if $(PROOFS),--proofs $(PROOFS) --proofs-seed $$RANDOM)
 
 proof: ## the long tests, which `make test` leaves out; needs root
 	@tools/need-root "make proof" "it makes network namespaces and TUN devices"
-	@tools/setup --dev
+	@tools/setup --dev && tools/get-cargo-deb
 	@$(PYTEST) -m proof --proofs 1 --spent out/proof.json
 
 lint: setup-dev ## every linter and formatter, changing nothing
