@@ -202,7 +202,8 @@ def visit(lab: Lab, path: Path, run: Run, pages: File, temporary: File) -> dict[
 def measure(run: Run) -> None:
     if not CHROMIUM.exists():
         raise BenchError("there is no Chromium: run `tools/setup --dev`")
-    paths = all_paths((RTT_MS,), [str(loss) for loss in run.sizes["loss"]])
+    every = all_paths((RTT_MS,), [str(loss) for loss in run.sizes["loss"]])
+    paths = [path for path in every if not path.only]
     rows = []
     with (
         tempfile.TemporaryDirectory(prefix="springtide-bench-") as temporary,
