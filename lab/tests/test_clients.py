@@ -363,8 +363,11 @@ def test_where_the_bundle_says_what_the_default_loses_nobody_asks_it_and_what_is
         net.fetch((TINY, (addresses(TINY, 60) * 2)[:75]))
     steps = [one["brake_step"] for one in net.program.records()]
     assert steps.index(1) <= 40, "as many with more losses as with fewer before"
-    # From then on it is a brake as any: the default is asked.
-    assert (2 in steps, net.entry()["braked"]) == (True, 4)
+    # From then on it is a brake as any: the default is asked. Where enough of its flights end meanwhile, it is found to
+    # lose as much here, too, and what comes then is braked once more.
+    assert 2 in steps
+    found = net.entry()
+    assert (found["braked"], found["excused"]) in ((4, 1), (4, 2), (5, 2))
 
 
 def test_a_bundle_that_says_that_the_default_loses_little_is_a_brake_as_any(net: Net) -> None:
