@@ -16,6 +16,7 @@ from typing import Any
 from testkit import steps
 from testkit.bpf import BPF_FS, cgroup2
 from testkit.edge import PROGRAM, Edge, Outcome, bundle
+from testkit.loopback import on_loopback
 
 NO_CAP = 0xFFFFFFFF
 FAR, NEAR = ("10.77.2.1", "fd77:2::1"), ("192.168.0.1", "fd00:0::1")
@@ -32,8 +33,9 @@ def serve(server):
         held.append(server.accept())
 for address in sys.argv[1:]:
     server = socket.create_server((address, 7000), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
-    threading.Thread(target=serve, args=(server,)).start()
+    threading.Thread(target=serve, args=(server,), daemon=True).start()
 print("ready", flush=True)
+threading.Event().wait()
 """
 # Window, pacing rate and congestion control right after the handshake, of a connection to each (source, destination).
 CONNECT = """
@@ -149,7 +151,7 @@ def made(tmp_path: Path) -> Iterator[Host]:
     with Edge.made(tmp_path) as edge:
         found = Host(edge, cgroup2() / name, BPF_FS / name)
         found.cgroup.mkdir()
-        edge.batch([f"addr add {address} dev lo" for address in FAR], namespace=edge.peer)
+        on_loopback(FAR, edge.peer)
         edge.batch(["route add 10.0.0.0/8 via 192.168.0.2", "route add fd77::/16 via fd00:0::2"])
         listening = ["ip", "netns", "exec", edge.peer, sys.executable, "-c", LISTEN, *FAR]
         with subprocess.Popen(listening, stdout=subprocess.PIPE, text=True) as peer:
