@@ -137,6 +137,7 @@ def test_from_the_policy_to_bundles(home: Home) -> None:
         "lift_round_trips": 4,
         "brake": {"lost_permille": 400, "connections": 20, "half_life_s": 60},
         "record_permille": 7,
+        "copies_permille": 20,
     }
     # What is current is compared with what it becomes, the way included.
     home.run("publish")

@@ -46,7 +46,5 @@ def enforcement(policy: EnforcePolicy, recovery: RecoveryPolicy, opted_out: Sequ
             half_life_s=policy.brake_half_life_s,
         )
         fields["record_permille"] = policy.record_permille
-        # Overrides may give copies where the law does not.
-        if recovery.copies or recovery.copies_permille != RecoveryPolicy().copies_permille:
-            fields["copies_permille"] = recovery.copies_permille
+        fields["copies_permille"] = recovery.copies_permille
     return Part(**fields)
