@@ -1,4 +1,4 @@
-"""What every operator's override has in common: it precedes what a law decides, until an instant, for a reason."""
+"""Parts that all operators' overrides share: each precedes what a law decides, until an instant, for a reason."""
 
 from __future__ import annotations
 
@@ -45,18 +45,20 @@ class PathWord(Word):
     ip_version: Literal[4, 6] | None = None
 
     def covers(self, ip_version: int, now_unix_s: int) -> bool:
-        """Whether it is in force for this version; a client prefix has one."""
+        """Tell whether it is in force for this version; a client prefix has one."""
         prefix = parse_prefix(self.to)
         named = (self.ip_version, prefix.version if prefix is not None else None)
         return all(one in (None, ip_version) for one in named) and now_unix_s < self.until_unix_s
 
 
 W = TypeVar("W", bound=PathWord)
+# Source PoP, destination, IP version.
+Path = tuple[bytes, bytes, int]
 
 
-def in_force(words: Sequence[W], now_unix_s: int) -> dict[tuple[bytes, bytes, int], W]:
-    """The word that counts for each path (source PoP, destination, IP version): the first in the file."""
-    found: dict[tuple[bytes, bytes, int], W] = {}
+def in_force(words: Sequence[W], now_unix_s: int) -> dict[Path, W]:
+    """The word that counts for each path: the first in the file."""
+    found: dict[Path, W] = {}
     for one in words:
         for version in (4, 6):
             if one.covers(version, now_unix_s):

@@ -184,7 +184,7 @@ def test_an_override_is_in_bundles_without_evidence_and_ends_by_itself(
 
 
 def test_nothing_is_left_of_an_override_that_did_no_harm(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two for one path each gives what it names. What copies of another size did is judged, too."""
+    """Two for one path give what each names. Copies of another size than the policy's are judged, too."""
     now = [ROUND + 90]
     monkeypatch.setattr(instants, "now", lambda: now[0])
     words = f"ip_version: 4, until: '{instants.show(ROUND + INTERVAL)}', reason: a trial"

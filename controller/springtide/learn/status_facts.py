@@ -161,11 +161,11 @@ def _benefit(store: Store, fleet: Fleet, policy: Policy, now: int) -> dict[str, 
     """Over the newest day: the effect over all units that show what was decided for them, or over switched pairs."""
     until = instants.latest_round(now, policy.round.interval_s)
     made = report.make(store, fleet, policy, until - DAY_S, until, 0.5)
-    # Of switched pairs, and beside a share, there is nothing but what was decided.
+    # Switched pairs, and shares that are left untreated, have nothing but what was decided.
     wanted = {"held out": "seen", "switchback": "decided", "untreated share": "decided"}
     whole = {line.law: line.effect for line in made.lines if line.by == "all" and line.units == wanted.get(line.method)}
     none = Effect(0, 0)
-    # Of shares there is an answer for each, and none for all.
+    # Each randomised share has an answer of its own, and there is none for all.
     own = {line.law for line in made.lines if line.method == "randomised share"}
-    named = (law for law in LAWS if law.benefit_name and law.name not in own)
+    named = (law for law in LAWS if law.benefit_name and law.name not in own and law.decides(policy, until))
     return {law.benefit_name: whole.get(law.name, none) for law in named}

@@ -31,10 +31,9 @@ from springtide.laws.columns import Bits
 from springtide.laws.destinations import Owned, prefixes
 from springtide.laws.entry import Part
 from springtide.laws.holdout import held_out_edges
-from springtide.laws.recovery.law import DECIDED, OBSERVED, PREVIOUS, decide, lasts
+from springtide.laws.recovery.law import DECIDED, OBSERVED, PREVIOUS, decide, lasts, named
 from springtide.laws.rows import Decisions
 from springtide.laws.units import keys
-from springtide.override import in_force
 from springtide.policy import Policy
 from springtide.store import Row, Store
 from springtide.store.files import sql
@@ -68,7 +67,7 @@ class Recovery(Law):
 
     def decides(self, policy: Policy, round_unix_s: int) -> bool:
         law = policy.recovery
-        is_on = law.handshake or law.copies or bool(in_force(policy.recovery_overrides, round_unix_s))
+        is_on = law.handshake or law.copies or any(named(policy, round_unix_s).values())
         return is_on and policy.paces(round_unix_s)
 
     def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Frame, Frame]:
@@ -164,17 +163,17 @@ class Recovery(Law):
         newest = RECOVERED.last_round(store, round_unix_s + 1, policy.bundle.ttl_s)
         decided = RECOVERED.read_round(store, newest)
         chosen = decided[_acts(decided)]
-        # Of a full bundle's first ones: what an operator said, then the busiest.
-        own = chosen["overridden"] | chosen["copies_overridden"]
-        first = chosen[np.lexsort((-chosen["handshakes"].astype(np.int64), own == 0))]
-        words = in_force(policy.recovery_overrides, round_unix_s)
+        # An operator's word comes first, then the busiest: a full bundle leaves out the last.
+        is_own = chosen["overridden"] | chosen["copies_overridden"]
+        ordered = chosen[np.lexsort((-chosen["handshakes"].astype(np.int64), is_own == 0))]
+        # It may have ended since the last round that was decided.
+        words = named(policy, round_unix_s)
         owned, held_out = Owned(fleet), held_out_edges(fleet, policy.holdout)
         entries: dict[str, list[Part]] = {edge: [] for edge in fleet.edges()}
         left_out = []
-        for row in RECOVERED.rows(first):
-            # Of a round that was not decided an override may have ended since.
+        for row in RECOVERED.rows(ordered):
             path = row["src_pop"].encode(), row["destination"].encode(), row["ip_version"]
-            given = [value for value in _VALUES if path in words or row[_VALUES[value]] != "override"]
+            given = [value for value, why in _VALUES.items() if row[why] != "override" or path in words[value]]
             values = {value: row[value] for value in given if not _is_old(row, value, expires_unix_s)}
             if len(values) < sum(row[value] > 0 for value in given):
                 left_out.append(f"{row['src_pop']} to {row['destination']} (IPv{row['ip_version']})")
@@ -204,7 +203,7 @@ def _acts(decided: Frame) -> Bits:
 
 
 def _is_old(row: Row, value: str, expires_unix_s: int) -> bool:
-    """Whether nothing is given, or its evidence is too old to be promised for a bundle's lifetime."""
+    """Tell whether nothing is given, or its evidence is too old to be promised for a bundle's lifetime."""
     is_promised = row[_VALUES[value]] == "override" or (row["expires_at"] or 0) >= expires_unix_s
     return not (row[value] and is_promised)
 

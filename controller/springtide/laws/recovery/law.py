@@ -13,7 +13,7 @@ from springtide.laws.columns import Bits, taken_at
 from springtide.laws.recovery.policy import RecoveryOverride
 from springtide.laws.step import Rows, as_json, forms, step
 from springtide.laws.units import UNIT_KEY, placed
-from springtide.override import in_force
+from springtide.override import Path, in_force
 from springtide.policy import Policy
 
 SEEN, STATE = forms("recovery", "seen"), forms("recovery", "state")
@@ -49,20 +49,26 @@ def decide(now: int, policy: Policy, observed: Frame, last: Frame, frozen: Colle
     return decided
 
 
+def named(policy: Policy, now: int) -> dict[str, dict[Path, float]]:
+    """What overrides in force say: by value and path, of several the first in the file that names the value."""
+    return {
+        name: {
+            path: float(getattr(one, name))
+            for path, one in in_force([one for one in policy.recovery_overrides if _names(one, name)], now).items()
+        }
+        for name, _ in forms("recovery", "override")
+    }
+
+
+def _names(override: RecoveryOverride, name: str) -> bool:
+    return getattr(override, name) is not None
+
+
 def _words(policy: Policy, now: int) -> Frame:
-    """Overrides in force, of each value the first in the file that names it; NaN is what none names."""
-    of_values = [
-        {path: float(getattr(one, name)) for path, one in in_force(_naming(policy, name), now).items()}
-        for name in ("handshake_timeout_ms", "copied_bytes")
-    ]
-    paths = sorted({path for named in of_values for path in named})
-    return Frame.of(
-        np.array([(*path, *(named.get(path, math.nan) for named in of_values)) for path in paths], _OVERRIDE)
-    )
-
-
-def _naming(policy: Policy, name: str) -> list[RecoveryOverride]:
-    return [one for one in policy.recovery_overrides if getattr(one, name) is not None]
+    """NaN is what no override names."""
+    of_values = named(policy, now).values()
+    paths = sorted({path for own in of_values for path in own})
+    return Frame.of(np.array([(*path, *(own.get(path, math.nan) for own in of_values)) for path in paths], _OVERRIDE))
 
 
 def lasts(decided: Frame) -> Bits:

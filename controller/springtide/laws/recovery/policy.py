@@ -74,7 +74,7 @@ class RecoveryPolicy(Section):
 class RecoveryOverride(PathWord):
     """An operator's word for how connections to one PoP or client prefix recover, until an instant; edges by: bpf."""
 
-    # Of both, None: as the law decides. 0: as the kernel does.
+    # None: as the law decides. 0: as the kernel does.
     handshake_timeout_ms: Annotated[int, Field(ge=0, le=MAX_HANDSHAKE_TIMEOUT_MS)] | None = None
     copied_bytes: Annotated[int, Field(ge=0, le=MAX_COPIED_BYTES)] | None = None
 
