@@ -5,12 +5,12 @@ Mbit/s, a long queue, and loss of the same share in both directions: at random, 
 loses by its queue only: 20 Mbit/s, 20 packets, four connections at once. Each path is shared by all ways at the same
 time, each at random moments of equal spaces; but a full one is each way's own. By CUBIC and by BBR.
 
-`parity` has the timeouts, and a path of its own on which two boxes at its ends send parity: for five packets one, which
-brings back one of them, so far apart that a burst of four takes one of each five.
-
 `default` has no entry. In `handshake` both ends have `handshake_timeout_ms`, as the law gives it for the path's round
 trip. In `copies` the server has `copied_bytes`, as towards clients of others. `both` has all of these. One connection
 in ten recovers as the kernel does.
+
+`parity` is no product's: it has the timeouts, and a path of its own, at whose ends the emulator plays two boxes. For
+five packets they send one more, which brings back one of them; a burst of four takes one of each five.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ KINDS = ("handshake", "copies", "both")
 COPIED_BYTES = 20_000
 # Two packets in a hundred, four at a time.
 BURSTS = {"enter_bad": 0.005, "leave_bad": 0.25}
+# Neighbours are in different groups.
 PARITY = {"every": 5, "groups": 4, "wait_ms": 5.0}
 FULL = {"rate_mbit": 20, "queue_packets": 20}
 AT_ONCE = 4

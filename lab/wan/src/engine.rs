@@ -181,10 +181,8 @@ impl Engine {
                 Fate::Dropped | Fate::Lost => flows.lost(flow, now + self.wall_ahead),
             }
         }
-        if self.groups.contains_key(&index) {
-            let lost = !matches!(fate, Fate::Arrives { .. });
-            self.protect(index, now, length, lost.then_some(node));
-        }
+        let lost = !matches!(fate, Fate::Arrives { .. });
+        self.protect(index, now, length, lost.then_some(node));
         let Fate::Arrives { at, twice, .. } = fate else {
             return;
         };
@@ -205,8 +203,7 @@ impl Engine {
         }
     }
 
-    /// Counts the packet in the buffer to its path's groups; `lost` is where it was to go. What it brings back comes behind
-    /// it.
+    /// Counts the packet in the buffer to its path's groups, where that has parity; `lost` is where it was to go.
     fn protect(&mut self, path: usize, now: u64, length: usize, lost: Option<usize>) {
         let Some(groups) = self.groups.get_mut(&path) else {
             return;
