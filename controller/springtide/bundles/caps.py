@@ -256,7 +256,7 @@ What = TypeVar("What")
 
 @dataclass(frozen=True)
 class Changes(Generic[What]):
-    """What happens to each (edge, prefix)."""
+    """Changes of one kind of value, each by (edge, prefix)."""
 
     added: Mapping[Value, What]
     changed: Mapping[Value, tuple[What, What]]

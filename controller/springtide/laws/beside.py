@@ -1,5 +1,5 @@
-"""What a treatment is good for where a path leaves a part of its connections as they were, by chance: connections of
-one path and hour with each other. No experiment is needed for that.
+"""Benefit of a treatment where a path leaves a part of its connections as they were, by chance: connections of one path
+and hour are compared with each other. No experiment is needed for that.
 
 A path's hour is one difference of mean logarithms, of weight n m / (n + m) for n treated and m others: the inverse of
 its variance where times spread alike. The estimate is the weighted mean of these, and its interval comes from how far
@@ -22,7 +22,7 @@ _T = 2.093
 
 _DIFFERENCES = """
 select
-    any(pop) as pop_name,
+    pop,
     sum(weight) as of_hour,
     sum(weight * difference) / sum(weight) as log2_difference
 from (
@@ -52,7 +52,7 @@ def read(store: Store, span: Mapping[str, int], *, time: str, treated: str, coun
 def lines(law: str, outcome: str, rows: Sequence[Row]) -> list[BenefitLine]:
     """Pure. Of all paths, and of each PoP's."""
     groups = [("all", "all", list(rows))] if rows else []
-    groups += [("PoP", pop, own) for pop, own in grouped(rows, lambda row: str(row["pop_name"]))]
+    groups += [("PoP", pop, own) for pop, own in grouped(rows, lambda row: str(row["pop"]))]
     return [BenefitLine(law, outcome, by, group, mean(own), method=METHOD) for by, group, own in groups]
 
 

@@ -199,7 +199,7 @@ class Start(Law):
     ) -> tuple[list[BenefitLine], list[BenefitLine]]:
         if policy.experiment.kind == "share":
             return shares.lines(shares.read(store, span), policy), []
-        # Where only the default's loss explains what is lost, a share starts with it.
+        # A share starts with the default where only its loss explains what is lost.
         own = "started_arm = 0 and started_window > 0"
         rest = "started_arm = 1 and started_window = 0 and started_rate = 0"
         counted = f"started_step = 0 and in_force and ({own} or {rest})"
