@@ -103,10 +103,8 @@ def _flights() -> list[dict[str, Value]]:
     found = []
     for number in range(60):
         trial = number % 10 == 0
-        socket = Socket("ams-1", 200_000 + number, "10.77.1.1", "10.77.2.9", "ams", state="TCP_STATE_UNSPECIFIED")
-        row = socket.at(ROUND - 200 + number, ROUND // INTERVAL % 1000 * 5 + 101, 120_001)
+        socket = Socket("ams-1", 200_000 + number, "10.77.1.1", "10.77.2.9", "ams")
         seen: dict[str, Value] = {
-            "kind": "SAMPLE_KIND_FIRST_FLIGHT",
             "total_retrans": 4 if trial and number % 20 == 0 else 0,
             "data_segs_out": 83,
             "started_round": ROUND - INTERVAL,
@@ -125,9 +123,8 @@ def _flights() -> list[dict[str, Value]]:
             "cap_lifted_time": 35_000,
             "lived_time": 90_000,
         }
-        kept = ("time_unix_us", "host", "pop", "boot_id", "netns", "poll_sequence", "cookie", "state", "family")
-        ends = ("src_ip", "src_port", "dst_ip", "dst_port", "bytes_acked", "min_rtt")
-        found.append({name: row[name] for name in (*kept, *ends)} | seen)
+        poll = ROUND // INTERVAL % 1000 * 5 + 101
+        found.append(socket.first_flight(ROUND - 200 + number, poll, 120_001, **seen))
     return found
 
 

@@ -8,6 +8,10 @@ from testkit.proto import Value
 
 MSS = 1448
 RTT_US = 20_000
+_OF_FIRST_FLIGHTS = (
+    *("time_unix_us", "host", "pop", "boot_id", "netns", "poll_sequence", "cookie", "family"),
+    *("src_ip", "src_port", "dst_ip", "dst_port", "bytes_acked", "min_rtt"),
+)
 
 
 @dataclass
@@ -50,3 +54,9 @@ class Socket:
             "bytes_retrans": 0,
         }
         return {**sample, **self.more, **changed}
+
+    def first_flight(self, unix_s: float, poll: int, bytes_acked: int, **seen: Value) -> dict[str, Value]:
+        """The record of how it began: of polls' fields those that records have, and what it saw."""
+        row = self.at(unix_s, poll, bytes_acked)
+        kind: dict[str, Value] = {"kind": "SAMPLE_KIND_FIRST_FLIGHT", "state": "TCP_STATE_UNSPECIFIED"}
+        return {name: row[name] for name in _OF_FIRST_FLIGHTS} | kind | seen

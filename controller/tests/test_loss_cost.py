@@ -33,12 +33,7 @@ def lost(segments: int) -> dict[str, int]:
 
 def handshake(cookie: int, client: str, rtt_ms: float, again: int = 0, own_ms: int = 0) -> dict[str, Value]:
     """The record of a connection that began."""
-    socket = Socket("ams-1", cookie, "10.77.1.1", client, "ams", state="TCP_STATE_UNSPECIFIED")
-    row = socket.at(ROUND - 100, 100, 5000)
-    kept = ("time_unix_us", "host", "pop", "boot_id", "netns", "poll_sequence", "cookie", "state", "family")
-    ends = ("src_ip", "src_port", "dst_ip", "dst_port", "bytes_acked", "min_rtt")
     seen: dict[str, Value] = {
-        "kind": "SAMPLE_KIND_FIRST_FLIGHT",
         "total_retrans": 0,
         "data_segs_out": 4,
         "handshake_rtt": round(1000 * rtt_ms),
@@ -46,7 +41,7 @@ def handshake(cookie: int, client: str, rtt_ms: float, again: int = 0, own_ms: i
         "handshake_retrans": again,
         "lived_time": 90_000,
     }
-    return {name: row[name] for name in (*kept, *ends)} | seen
+    return Socket("ams-1", cookie, "10.77.1.1", client, "ams").first_flight(ROUND - 100, 100, 5000, **seen)
 
 
 CLOSES = [

@@ -14,6 +14,7 @@ from springtide.fleet import load_fleet
 from springtide.jobs.due import undecided
 from springtide.laws.base import Contribution
 from springtide.laws.entry import Part
+from springtide.laws.recovery.interface import RECOVERY
 from springtide.policy import Policy, load_policy
 
 from testkit.home import FLEET, ROUND, Home
@@ -32,27 +33,19 @@ def handshakes(
 ) -> list[dict[str, Value]]:
     """Records of the round that ends at `moment`; `again` of these handshakes were sent again."""
     found = []
+    none = dict.fromkeys(("total_retrans", "started_window", "started_rate", "started_arm", "started_step"), 0)
     for number, rtt_ms in enumerate(rtts_ms):
-        one = Socket(host, next(NUMBER), f"10.77.1.{host[-1]}", peer, "ams", state="TCP_STATE_UNSPECIFIED")
-        row = one.at(moment - 100, moment // INTERVAL, 5000)
+        one = Socket(host, next(NUMBER), f"10.77.1.{host[-1]}", peer, "ams")
         seen: dict[str, Value] = {
-            "kind": "SAMPLE_KIND_FIRST_FLIGHT",
-            "total_retrans": 0,
             "data_segs_out": 4,
             "started_round": moment - INTERVAL,
-            "started_window": 0,
-            "started_rate": 0,
-            "started_arm": 0,
-            "started_step": 0,
             "started_prefix_length": 24,
             "handshake_rtt": round(1000 * rtt_ms),
             "handshake_timeout_ms": timeout_ms,
             "handshake_retrans": int(number < again),
             "lived_time": 90_000,
         }
-        kept = ("time_unix_us", "host", "pop", "boot_id", "netns", "poll_sequence", "cookie", "state", "family")
-        ends = ("src_ip", "src_port", "dst_ip", "dst_port", "bytes_acked", "min_rtt")
-        found.append({name: row[name] for name in (*kept, *ends)} | seen)
+        found.append(one.first_flight(moment - 100, moment // INTERVAL, 5000, **none, **seen))
     return found
 
 
@@ -91,20 +84,18 @@ def decided(
     return {row["destination"]: (row[what[0]], row[what[1]]) for row in first["decisions"]}
 
 
-def bundles(home: Home, moment: int) -> dict[str, Any]:
+def bundles(home: Home, moment: int, code: int = 0) -> dict[str, Any]:
     """By edge."""
     out = home.path / f"bundles-{moment}"
-    home.run("decide", "initcwnd", "--round", instants.show(moment))
+    home.run("decide", "initcwnd", "--round", instants.show(moment), code=code)
     home.run("bundle", "--round", instants.show(moment), "--out", out)
     return {path.stem: json.loads(path.read_bytes()) for path in Path(out).glob("*.json")}
 
 
 def timeouts(home: Home, moment: int) -> dict[str, dict[str, int]]:
     """By edge, what its bundle has."""
-    return {
-        edge: {one["prefix"]: one["handshake_timeout_ms"] for one in document["entries"]}
-        for edge, document in bundles(home, moment).items()
-    }
+    found = bundles(home, moment)
+    return {edge: {one["prefix"]: one["handshake_timeout_ms"] for one in found[edge]["entries"]} for edge in found}
 
 
 def test_paths_get_the_timeout_that_their_handshakes_ask_for_and_lose_it_where_it_is_in_vain(
@@ -181,6 +172,18 @@ def test_an_override_is_in_bundles_without_evidence_and_ends_by_itself(
     decided(home, ROUND + INTERVAL, [])
     gone = bundles(home, ROUND + INTERVAL)["ams-1"]["entries"]
     assert not any({"handshake_timeout_ms", "copied_bytes"} & one.keys() for one in gone)
+
+
+def test_a_round_that_was_not_decided_promises_no_override_that_has_ended(home: Home) -> None:
+    """Of one path the one that goes on stays."""
+    word = "src: ams, to: fra, ip_version: 4, reason: a trial"
+    values = (("handshake_timeout_ms: 80", 1), ("copied_bytes: 4000", 2))
+    lines = (f"- {{{word}, {value}, until: '{instants.show(ROUND + n * INTERVAL)}'}}\n" for value, n in values)
+    home.policy.write_text("enforce: {by: bpf}\nrecovery_overrides:\n" + "".join(lines))
+    assert decided(home, ROUND, []) == {"fra": ("override", 80)}
+    parts = home.open(), load_fleet(home.fleet), load_policy(home.policy)
+    [given] = RECOVERY.contribute(*parts, ROUND + INTERVAL, ROUND + 3600).entries["ams-1"]
+    assert vars(given) == {"prefix": "10.77.2.0/24", "copied_bytes": 4000}
 
 
 def test_nothing_is_left_of_an_override_that_did_no_harm(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,31 +63,25 @@ def flights(
     for number in range(count):
         cookie = 50_000 + (moment // INTERVAL % 1000) * 2000 + arm * 1000 + number
         host = f"ams-{1 + number % 2}"
-        socket = Socket(host, cookie, f"10.77.1.{1 + number % 2}", "10.77.2.9", "ams", state="TCP_STATE_UNSPECIFIED")
+        socket = Socket(host, cookie, f"10.77.1.{1 + number % 2}", "10.77.2.9", "ams")
         lost = 12 if number < lossy else 0
-        row = socket.at(moment - 100, moment // INTERVAL % 1000 * 5 + 102, 100_001)
-        kept = ("time_unix_us", "host", "pop", "boot_id", "netns", "poll_sequence", "cookie", "state", "family")
-        ends = ("src_ip", "src_port", "dst_ip", "dst_port", "bytes_acked")
-        found.append(
-            {name: row[name] for name in (*kept, *ends)}
-            | {
-                "kind": "SAMPLE_KIND_FIRST_FLIGHT",
-                "min_rtt": RTT_US,
-                "total_retrans": lost,
-                "data_segs_out": 70 + lost,
-                "started_round": decided,
-                "started_window": window,
-                "started_rate": int(0.95 * RATE) if window else 0,
-                "started_arm": arm,
-                "started_step": 0,
-                "started_at_once": int(window > 0),
-                "started_prefix_length": 24,
-                "first_flight_retrans": lost,
-                "acked_50k_time": took_us // 2,
-                "acked_100k_time": took_us,
-                "lived_time": took_us + RTT_US,
-            }
-        )
+        seen: dict[str, Value] = {
+            "min_rtt": RTT_US,
+            "total_retrans": lost,
+            "data_segs_out": 70 + lost,
+            "started_round": decided,
+            "started_window": window,
+            "started_rate": int(0.95 * RATE) if window else 0,
+            "started_arm": arm,
+            "started_step": 0,
+            "started_at_once": int(window > 0),
+            "started_prefix_length": 24,
+            "first_flight_retrans": lost,
+            "acked_50k_time": took_us // 2,
+            "acked_100k_time": took_us,
+            "lived_time": took_us + RTT_US,
+        }
+        found.append(socket.first_flight(moment - 100, moment // INTERVAL % 1000 * 5 + 102, 100_001, **seen))
     return found
 
 
