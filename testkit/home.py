@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from springtide.cli import cli
 from springtide.jobs import site
 from springtide.store import Store, open_store
+from springtide.store.migrations import require_current
 
 # 2026-01-02T03:00:00Z
 ROUND = 1_767_322_800
@@ -46,11 +47,12 @@ class Opened:
     def __init__(self, opens: Callable[[], Store]) -> None:
         self.opens = opens
         self.store: Store | None = None
+        self.is_current = False
 
     def __call__(self) -> Store:
         if self.store is None:
             self.release()
-            self.store, Opened.now = self.opens(), self
+            self.store, self.is_current, Opened.now = self.opens(), False, self
         return self.store
 
     @classmethod
@@ -69,6 +71,13 @@ class Kept:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._opened(), name)
+
+    def require_current(self) -> None:
+        """Once for as long as it is open: it takes longer than most commands."""
+        store = self._opened()
+        if not self._opened.is_current:
+            require_current(store)
+            self._opened.is_current = True
 
     def close(self) -> None:
         pass
@@ -116,7 +125,7 @@ class Home:
 
     def run(self, *arguments: object, code: int | None = 0) -> Result:
         """Run `springtide ARGUMENTS` and expect its exit code; None: any."""
-        with patch.object(site, "open_store", self._open):
+        with patch.object(site, "open_store", self._open), patch.object(site, "require_current", self._require_current):
             result = CliRunner().invoke(cli, [str(argument) for argument in arguments], env=self.environment)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
@@ -140,6 +149,13 @@ class Home:
             return open_store(url, create=create, **options)
         how = (url, options.get("limits"), options.get("memory_bytes", 0))
         return cast(Store, Kept(self.kept.setdefault(how, Opened(lambda: open_store(url, create=False, **options)))))
+
+    @staticmethod
+    def _require_current(store: Store) -> None:
+        if isinstance(store, Kept):
+            store.require_current()
+        else:
+            require_current(store)
 
     @staticmethod
     def release() -> None:

@@ -121,7 +121,7 @@ def small(name: str, tmp_path: Path) -> dict[str, Any]:
 
 
 # Half a minute and longer.
-LONG = {"calm-start", "controller", "pipeline", "push-fleet", "start", "start-changes", "start-program"}
+LONG = {"calm-start", "controller", "pipeline", "push-fleet", "rules", "start", "start-changes", "start-program"}
 ALL = [
     pytest.param(name, marks=[pytest.mark.root] * bench.root + [pytest.mark.proof] * (name in LONG))
     for name, bench in BENCHES.items()
