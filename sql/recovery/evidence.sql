@@ -35,39 +35,35 @@ with of_bundles as (
 ),
 
 -- Only bundles with the newest timeout compare.
-newest as (
+of_paths as (
     select
         pop,
         dst_pop,
         client_prefix,
         ip_version,
-        argMaxIf(own_ms, newest_us, own > 0) as treated_ms
+        argMaxIf(own_ms, newest_us, own > 0) as treated_ms,
+        groupArray(tuple(host, own_ms, rtts, own, own_resent, kernels, kernels_resent)) as bundles
     from of_bundles
     group by pop, dst_pop, client_prefix, ip_version
 ),
 
 of_hosts as (
     select
-        of_bundles.pop as at_pop,
-        of_bundles.dst_pop as to_pop,
-        of_bundles.client_prefix as network,
-        of_bundles.ip_version as version,
-        of_bundles.host as at_host,
-        any(newest.treated_ms) as newest_ms,
-        sum(length(of_bundles.rtts)) as of_host,
-        arrayFlatten(groupArray(of_bundles.rtts)) as all_rtts,
+        pop as at_pop,
+        dst_pop as to_pop,
+        client_prefix as network,
+        ip_version as version,
+        bundle.1 as at_host,
+        any(treated_ms) as newest_ms,
+        sum(length(bundle.3)) as of_host,
+        arrayFlatten(groupArray(bundle.3)) as all_rtts,
         arrayReduce('quantileExactHigh(0.99)', all_rtts) as high_us,
-        sumIf(of_bundles.own, of_bundles.own_ms = newest.treated_ms) as treated,
-        sumIf(of_bundles.own_resent, of_bundles.own_ms = newest.treated_ms) as treated_resent,
-        sumIf(of_bundles.kernels, of_bundles.own_ms = newest.treated_ms) as control,
-        sumIf(of_bundles.kernels_resent, of_bundles.own_ms = newest.treated_ms) as control_resent
-    from of_bundles
-    inner join newest
-        on
-            of_bundles.pop = newest.pop
-            and of_bundles.dst_pop = newest.dst_pop
-            and of_bundles.client_prefix = newest.client_prefix
-            and of_bundles.ip_version = newest.ip_version
+        sumIf(bundle.4, bundle.2 = treated_ms) as treated,
+        sumIf(bundle.5, bundle.2 = treated_ms) as treated_resent,
+        sumIf(bundle.6, bundle.2 = treated_ms) as control,
+        sumIf(bundle.7, bundle.2 = treated_ms) as control_resent
+    from of_paths
+    array join bundles as bundle
     group by at_pop, to_pop, network, version, at_host
 ),
 

@@ -129,6 +129,18 @@ dated as (
     asof left join rounds on placed.every = rounds.every and tupleElement(placed.started, 1) >= rounds.decided_s
 ),
 
+-- Rounds of the bundles that records name. Apart: what `dated` is made of would be planned and read again.
+named as (
+    select distinct
+        toUInt32(least(coalesce(started_round, 0), 4294967295)) as started_s,
+        1 as every
+    from tcp_samples
+    prewhere
+        time_unix_us >= {round_start_us:Int64}
+        and time_unix_us < {round_us:Int64}
+        and kind = 'FIRST_FLIGHT'
+),
+
 decisions as (
     select
         toUnixTimestamp(said.round) as said_s,
@@ -141,16 +153,24 @@ decisions as (
     where
         said.part = 'start'
         and said.round in (
-            select fromUnixTimestamp(dated.decided_s) from dated
-            union distinct
-            select last.newest from last
+            select fromUnixTimestamp(rounds.decided_s)
+            from named
+            asof left join rounds on named.every = rounds.every and named.started_s >= rounds.decided_s
+            where rounds.every = 1
         )
 ),
 
 current_decisions as (
-    select *
-    from decisions
-    where said_s = (select toUnixTimestamp(last.newest) from last)
+    select
+        said.src_pop as said_pop,
+        said.destination as said_destination,
+        said.ip_version as said_version,
+        tuple(said.window, said.connection_rate, said.path_rate, said.window > 0) as entry,
+        tuple(said.trial_window, said.trial_connection_rate, said.trial_path_rate, said.trial_permille > 0) as trial
+    from path_decisions as said final
+    where
+        said.part = 'start'
+        and said.round in (select last.newest from last)
 ),
 
 given as (

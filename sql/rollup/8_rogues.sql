@@ -88,19 +88,11 @@ overlapping as (
 found as (
     select
         host,
-        'not_in_fleet' as why,
+        if(is_stranger, 'not_in_fleet', 'other_pop') as why,
         sum(samples) as times
     from placed
-    where is_stranger
-    group by host
-    union all
-    select
-        host,
-        'other_pop' as why,
-        sum(samples) as times
-    from placed
-    where not is_stranger and is_elsewhere
-    group by host
+    where is_stranger or is_elsewhere
+    group by host, why
     union all
     select
         host,
