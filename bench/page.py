@@ -30,7 +30,8 @@ from typing import Any
 import numpy as np
 
 from bench.page_site import HOSTS, PAGE, PORT, Site, served, write
-from bench.recovery import WAYS, Path, address_of, all_paths, copied, edge_of, give, topology
+from bench.recovery import address_of, copied, give
+from bench.recovery_paths import WAYS, Path, all_paths, edge_of, topology
 from bench.runner import Bench, BenchError, Run, in_turns, progress
 from bench.start_paths import SERVER
 from lab.counters import TcpCounters

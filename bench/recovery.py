@@ -1,9 +1,10 @@
 """Fresh connections over paths that lose packets: as the kernel recovers, and as bundles say.
 
-Clients open connections to a server, and fetch an object over each: from connect to the last byte. The paths have 100
-Mbit/s, a long queue, and loss of the same share in both directions: at random, or in `bursts` of four packets. `full`
-loses by its queue only: 20 Mbit/s, 20 packets, four connections at once. Each path is shared by all ways at the same
-time, each at random moments of equal spaces; but a full one is each way's own. By CUBIC and by BBR.
+Clients open connections to a server, and fetch an object over each: from connect to the last byte. Or they keep the
+connection, and ask for a short answer again and again: each but the first, from its request to the last byte. The paths
+have 100 Mbit/s, a long queue, and loss of the same share in both directions: at random, or in `bursts` of four packets.
+`full` loses by its queue only: 20 Mbit/s, 20 packets, four connections at once. Each path is shared by all ways at the
+same time, each at random moments of equal spaces; but a full one is each way's own. By CUBIC and by BBR.
 
 `default` has no entry. In `handshake` both ends have `handshake_timeout_ms`, as the law gives it for the path's round
 trip. In `copies` the server has `copied_bytes`, as towards clients of others. `both` has all of these. One connection
@@ -16,7 +17,6 @@ five packets they send one more, which brings back one of them; a burst of four 
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import sys
@@ -26,7 +26,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from ipaddress import ip_network
 from itertools import product
 from pathlib import Path as File
 from random import Random
@@ -35,6 +34,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.recovery_paths import KINDS, SEED, WAYS, Path, all_paths, edge_of, topology
 from bench.runner import Bench, BenchError, Run, progress
 from bench.start_paths import SERVER
 from bench.start_ways import apply
@@ -42,82 +42,21 @@ from lab.collector import wait_until
 from lab.demo.edges import edge_command
 from lab.host import promptly
 from lab.lab import Lab
-from lab.topology import Topology
 from testkit.starts import TRANSFERS
 
-RATE_MBIT, QUEUE = 100, 20_000
-# Timeouts as the law gives them: a multiple of the round trip, in steps of milliseconds, and the least.
-MARGIN, STEP_MS, LEAST_MS = 1.5, 10, 50
-# Way -> the server's edge and the client's, by what their entries have.
-WAYS = {
-    "default": ("plain", "plain"),
-    "handshake": ("handshake", "handshake"),
-    "copies": ("copies", "plain"),
-    "both": ("both", "handshake"),
-    "parity": ("handshake", "handshake"),
-}
-KINDS = ("handshake", "copies", "both")
-COPIED_BYTES = 20_000
-# Two packets in a hundred, four at a time.
-BURSTS = {"enter_bad": 0.005, "leave_bad": 0.25}
-# Neighbours are in different groups.
-PARITY = {"every": 5, "groups": 4, "wait_ms": 5.0}
-FULL = {"rate_mbit": 20, "queue_packets": 20}
 AT_ONCE = 4
 PORT = 5000
-SEED = 21
+# Between two answers: longer than what the kernel takes for an idle time.
+BETWEEN_S = 0.5
 # A connection that begins last and is unlucky ends within this; the senders' last words come soon after.
 LONGEST_S, LAST_WORDS_S = 60.0, 10.0
 
 
-@dataclass(frozen=True)
-class Path:
-    """`loss`: per cent, "bursts" or "full"; `only`: the way that has it for itself."""
-
-    rtt_ms: int
-    loss: str
-    number: int
-    only: str = ""
-
-    @property
-    def name(self) -> str:
-        return f"rtt{self.rtt_ms}-loss{self.loss}{self.only}".replace(".", "-")
-
-    @property
-    def ways(self) -> list[str]:
-        return [self.only] if self.only else [way for way in WAYS if way != "parity"]
-
-    def timeout_ms(self) -> int:
-        return max(LEAST_MS, math.ceil(MARGIN * self.rtt_ms / STEP_MS) * STEP_MS)
-
-    def entry(self, number: int, kind: str) -> dict[str, Any]:
-        """For the PoP of this number at the path's other end."""
-        copies = {} if kind == "handshake" else {"copied_bytes": COPIED_BYTES}
-        timeout = {} if kind == "copies" else {"handshake_timeout_ms": self.timeout_ms()}
-        return {"prefix": prefix(number), **copies, **timeout}
-
-    def shape(self) -> dict[str, Any]:
-        parity = {"parity": PARITY} if self.only == "parity" else {}
-        if self.loss == "full":
-            return FULL | parity
-        wide = {"rate_mbit": RATE_MBIT, "queue_packets": QUEUE}
-        return {**wide, **parity, "loss": BURSTS if self.loss == "bursts" else float(self.loss) / 100}
-
-
-def all_paths(rtts_ms: Sequence[int], losses: Sequence[str]) -> list[Path]:
-    made = [
-        (rtt_ms, loss, only)
-        for rtt_ms, loss in product(rtts_ms, losses)
-        for only in (WAYS if loss == "full" else ["", "parity"])
-    ]
-    return [Path(rtt_ms, loss, number, only) for number, (rtt_ms, loss, only) in enumerate(made, 1)]
-
-
 @dataclass
 class Seen:
-    """Connections of one path, size and way: milliseconds to the last byte and of the handshake, how often their SYN
-    and their SYN-ACK was sent again, segments that the server sent, those of them that it sent again, and bytes that it
-    was asked for."""
+    """Connections of one path, size and way: milliseconds to the last byte, or of each later answer, and of the
+    handshake, how often their SYN and their SYN-ACK was sent again, segments that the server sent, those of them that
+    it sent again, and bytes that it was asked for."""
 
     ms: list[float] = field(default_factory=list)
     connect_ms: list[float] = field(default_factory=list)
@@ -139,42 +78,6 @@ class Seen:
 
 # By round trip, loss, size, congestion control and way.
 Results = dict[tuple[int, str, int, str, str], Seen]
-
-
-def prefix(number: int) -> str:
-    return f"10.74.{number}.0/24"
-
-
-def edge_of(name: str, kind: str) -> str:
-    return f"{name}-{kind}"
-
-
-def pop(number: int, name: str, kinds: Sequence[str]) -> dict[str, Any]:
-    """A PoP with an edge of each kind; all but the plain one have the program."""
-    network = ip_network(prefix(number))
-    edges: dict[str, Any] = {
-        edge_of(name, kind): {"addresses": [str(network[at])], **({} if kind == "plain" else {"enforce": "bpf"})}
-        for at, kind in enumerate(kinds, 1)
-    }
-    return {"prefixes": [str(network)], "edges": edges}
-
-
-def topology(paths: Sequence[Path]) -> Topology:
-    """The server's PoP, and a client's behind each path."""
-    pops = {
-        path.name: pop(path.number, path.name, sorted({WAYS[way][1] for way in path.ways}, reverse=True))
-        for path in paths
-    }
-    ends = [(path, pair) for path in paths for pair in ((SERVER, path.name), (path.name, SERVER))]
-    text = {
-        "name": "recovery",
-        "seed": SEED,
-        "pops": {SERVER: pop(0, SERVER, ["plain", *KINDS]), **pops},
-        "rtt_ms": {SERVER: {path.name: path.rtt_ms for path in paths}},
-        "default_rtt_ms": 50,
-        "paths": [{"src": src, "dst": dst, **path.shape()} for path, (src, dst) in ends],
-    }
-    return Topology.model_validate(text, strict=False)
 
 
 def give(lab: Lab, paths: Sequence[Path], directory: File) -> None:
@@ -235,6 +138,7 @@ def moments(path: Path, way: str, size: int, count: int, seconds: float) -> list
 def transfers(lab: Lab, paths: Sequence[Path], size: int, algorithm: str, run: Run, directory: File) -> Results:
     """Objects of one size, over all paths, which share no link, and by all ways at once."""
     count, seconds = run.sizes["count"], run.sizes["seconds"]
+    answers = answers_of(run, size)
     pairs = [(path, way) for path in paths for way in path.ways]
     with ExitStack() as stack:
         processes = Processes(lab, stack, directory)
@@ -248,9 +152,10 @@ def transfers(lab: Lab, paths: Sequence[Path], size: int, algorithm: str, run: R
         for path, way in pairs:
             at_s = moments(path, way, size, count, seconds)
             task = {"connect": address[way], "port": ports[way], "at_s": at_s, "size": size}
+            task |= {"answers": answers, "between_s": BETWEEN_S}
             edge = edge_of(path.name, WAYS[way][1])
             clients.append(processes.start(edge, f"{path.name}-{way}.out", "receive", task))
-        deadline = time.monotonic() + seconds + LONGEST_S
+        deadline = time.monotonic() + seconds + answers * BETWEEN_S + LONGEST_S
         try:
             for process in clients:
                 process.wait(max(0.1, deadline - time.monotonic()))
@@ -268,6 +173,11 @@ def transfers(lab: Lab, paths: Sequence[Path], size: int, algorithm: str, run: R
             seen = matched(lines, said[way], address_of(lab, path.name, WAYS[way][1]))
             found[path.rtt_ms, path.loss, size, algorithm, way] = seen
         return found
+
+
+def answers_of(run: Run, size: int) -> int:
+    """How many of this size are asked for over one connection."""
+    return int(run.sizes["answers"]) if size == run.sizes["answer_bytes"] else 1
 
 
 def address_of(lab: Lab, name: str, kind: str) -> str:
@@ -288,16 +198,16 @@ def matched(lines: Sequence[str], said: Mapping[tuple[str, int], Mapping[str, An
         other = said.get((address, one["port"])) if one["missing"] == 0 else None
         if other is None:
             continue
-        seen.ms.append(one["connect_ms"] + one["ms"])
+        seen.ms += one["later_ms"] or [one["connect_ms"] + one["ms"]]
         seen.connect_ms.append(one["connect_ms"])
         seen.syn.append(one["handshake_resent"])
         seen.synack.append(other["handshake_resent"])
         seen.segments += other["segments"]
         seen.resent += other["resent"] - other["handshake_resent"]
         seen.asked += other["sent"]
-    if len(seen.ms) < 0.99 * len(found) or not found:
+    if len(seen.connect_ms) < 0.99 * len(found) or not found:
         failed = [one for one in found if one["missing"]]
-        raise BenchError(f"of {len(found)} transfers to {address} {len(seen.ms)} came to an end: {failed[:1]}")
+        raise BenchError(f"of {len(found)} transfers to {address} {len(seen.connect_ms)} came to an end: {failed[:1]}")
     return seen
 
 
@@ -305,11 +215,11 @@ def figures(run: Run, cell: tuple[int, str, int, str, str], seen: Seen, default:
     """The figures of a cell and way, and its row."""
     rtt_ms, loss, size, algorithm, way = cell
     labels: dict[str, str | int] = {"rtt_ms": rtt_ms, "loss": loss, "object_bytes": size}
-    labels |= {"congestion": algorithm, "way": way}
+    labels |= {"congestion": algorithm, "way": way, "answers": answers_of(run, size)}
     p50, p95, p99 = (float(one) for one in np.quantile(seen.ms, (0.5, 0.95, 0.99)))
     handshake = float(np.quantile(seen.connect_ms, 0.99))
     values = {
-        "connections": len(seen.ms),
+        "connections": len(seen.connect_ms),
         "mean_ms": mean(seen.ms),
         "p50_ms": p50,
         "p95_ms": p95,
@@ -328,7 +238,8 @@ def figures(run: Run, cell: tuple[int, str, int, str, str], seen: Seen, default:
         than = f"{values['mean_per_default_ratio']:.2f} / {values['p99_per_default_ratio']:.2f}"
     for name, value in values.items():
         run.figure(name, value, **labels)
-    cells = [f"{rtt_ms} ms, {loss}", f"{size // 1000} kB, {algorithm}", way, f"{mean(seen.ms):.1f}"]
+    kept = ", later answers" if labels["answers"] != 1 else ""
+    cells = [f"{rtt_ms} ms, {loss}", f"{size // 1000} kB, {algorithm}{kept}", way, f"{mean(seen.ms):.1f}"]
     cells += [f"{one:.0f}" for one in (p50, p95, p99, handshake)]
     cells += [than, f"{seen.again():.2%}", f"{seen.resent / seen.segments:.2%}", str(len(seen.ms))]
     return f"| {' | '.join(cells)} |"
@@ -343,7 +254,9 @@ def measure(run: Run) -> None:
     ):
         give(lab, paths, File(temporary))
         before, was = copied(lab, File(temporary)), sent(lab)
-        for size, algorithm in product(run.sizes["object_bytes"], run.sizes["congestion"]):
+        for size, algorithm in product(
+            (*run.sizes["object_bytes"], run.sizes["answer_bytes"]), run.sizes["congestion"]
+        ):
             progress(f"{size} bytes, {algorithm}")
             found = transfers(lab, paths, size, algorithm, run, File(temporary))
             results |= found
@@ -361,7 +274,17 @@ def measure(run: Run) -> None:
         "| path, loss in % | object | way | mean | p50 | p95 | p99 | handshake p99 | mean, p99 / default's "
         "| handshakes sent again | segments sent again | n |"
     )
-    run.note("\n".join(["From connect to the last byte, ms", "", head, "|---|---|---|" + "---:|" * 9, *rows]))
+    run.note(
+        "\n".join(
+            [
+                "From connect to the last byte; of later answers from their request, ms",
+                "",
+                head,
+                "|---|---|---|" + "---:|" * 9,
+                *rows,
+            ]
+        )
+    )
 
 
 BENCH = Bench(
@@ -372,12 +295,15 @@ BENCH = Bench(
         "rtt_ms": ((50, 150), (50,)),
         "loss": (("0", "0.1", "0.5", "1", "2", "bursts", "full"), ("2", "full")),
         "object_bytes": ((10_000, 50_000, 100_000), (10_000,)),
+        # Answers over kept connections, ten over each.
+        "answer_bytes": (2_000, 2_000),
+        "answers": (10, 3),
         "congestion": (("cubic", "bbr"), ("cubic",)),
         # Connections of each path, size and way; the seconds in which they begin.
         "count": (400, 20),
         "seconds": (120.0, 2.0),
     },
-    seconds=900,
+    seconds=1200,
     turns=None,
     root=True,
 )

@@ -1,9 +1,9 @@
 """Objects over fresh connections, in both directions of opening: `python lab/transfers.py send|receive` in a namespace.
 
-The receiver asks with a size in 8 bytes, the sender answers with as many bytes, and the receiver closes. Either of
-them may open the connections; the other one listens, and says `ready`. The receiver prints one JSON line a transfer,
-from its request to the last byte; the sender one with the segments that it sent again. Only the standard library is
-imported.
+The receiver asks with a size in 8 bytes, the sender answers with as many bytes, and the receiver closes, or asks again
+after a pause. Either of them may open the connections; the other one listens, and says `ready`. The receiver prints one
+JSON line a connection, with each answer's time from its request to the last byte; the sender one with the segments that
+it sent again. Only the standard library is imported.
 """
 
 from __future__ import annotations
@@ -74,24 +74,29 @@ def send(pause_s: float) -> Peer:
     return one
 
 
-def receive(size: int) -> Peer:
-    """Asks once, and closes after the last byte."""
+def receive(size: int, answers: int = 1, between_s: float = 0.0) -> Peer:
+    """Asks for so many answers, with a pause between two, and closes after the last byte."""
 
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connect_ms: float = 0.0) -> None:
         connection = writer.get_extra_info("socket")
         opened = {"connect_ms": round(connect_ms, 3), "handshake_resent": counted(connection)["resent"]}
         opened["port"] = connection.getsockname()[1]
-        begin = time.perf_counter()
-        writer.write(_SIZE.pack(size))
-        left = size
+        took: list[float] = []
+        left = 0
         try:
-            while left > 0:
-                data = await reader.read(1 << 20)
-                if not data:
-                    break
-                left -= len(data)
-            took = (time.perf_counter() - begin) * 1000
-            print(json.dumps({"ms": round(took, 3), "missing": left, **opened}), flush=True)
+            while not left and len(took) < answers:
+                if took:
+                    await asyncio.sleep(between_s)
+                begin = time.perf_counter()
+                writer.write(_SIZE.pack(size))
+                left = size
+                while left > 0:
+                    data = await reader.read(1 << 20)
+                    if not data:
+                        break
+                    left -= len(data)
+                took.append(round((time.perf_counter() - begin) * 1000, 3))
+            print(json.dumps({"ms": took[0], "later_ms": took[1:], "missing": left, **opened}), flush=True)
         except OSError as error:
             print(json.dumps({"missing": left, "error": str(error)}), flush=True)
         finally:
@@ -133,7 +138,10 @@ def main() -> None:
         (Path(group) / "cgroup.procs").write_text(str(os.getpid()))
     # A garbage collection's pause would show in the measurement.
     gc.disable()
-    peer = send(task.get("pause_s", 0.0)) if role == "send" else receive(task["size"])
+    if role == "send":
+        peer = send(task.get("pause_s", 0.0))
+    else:
+        peer = receive(task["size"], task.get("answers", 1), task.get("between_s", 0.0))
     if "listen" in task:
         asyncio.run(listen(task["listen"], task["port"], peer, task.get("congestion", "")))
     else:
