@@ -7,8 +7,8 @@ have 100 Mbit/s, a long queue, and loss of the same share in both directions: at
 same time, each at random moments of equal spaces; but a full one is each way's own. By CUBIC and by BBR.
 
 `default` has no entry. In `handshake` both ends have `handshake_timeout_ms`, as the law gives it for the path's round
-trip. In `copies` the server has `copied_bytes`, as towards clients of others. `both` has all of these. One connection
-in ten recovers as the kernel does.
+trip. In `copies` the server has `copied_bytes`, as towards clients of others. `both` has all of these. In `more` both
+ends have all, as between PoPs, of more bytes. One connection in ten recovers as the kernel does.
 
 `parity` is no product's: it has the timeouts, and a path of its own, at whose ends the emulator plays two boxes. For
 five packets they send one more, which brings back one of them; a burst of four takes one of each five.
@@ -86,9 +86,9 @@ def give(lab: Lab, paths: Sequence[Path], directory: File) -> None:
     for kind in KINDS:
         entries = [path.entry(path.number, kind) for path in paths]
         apply(lab, edge_of(SERVER, kind), entries, directory, now, copies_permille=1000)
-    for path in paths:
-        if "handshake" in {WAYS[way][1] for way in path.ways}:
-            apply(lab, edge_of(path.name, "handshake"), [path.entry(0, "handshake")], directory, now)
+        for path in paths:
+            if kind in {WAYS[way][1] for way in path.ways}:
+                apply(lab, edge_of(path.name, kind), [path.entry(0, kind)], directory, now, copies_permille=1000)
 
 
 def copied(lab: Lab, directory: File) -> dict[str, int]:

@@ -21,7 +21,7 @@ WAYS = {
     "handshake": ("handshake", "handshake"),
     "copies": ("copies", "plain"),
     "both": ("both", "handshake"),
-    "more": ("more", "handshake"),
+    "more": ("more", "more"),
     "parity": ("handshake", "handshake"),
 }
 # Kind of an edge -> bytes that its entries have copied; nearly as many bytes more as parity takes of 100 kB.
