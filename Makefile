@@ -30,7 +30,7 @@ test: ## every behaviour; needs root for the network namespaces; PROOFS=10 adds 
 # Runs beside the others, since most of its time is waiting, and in a network namespace of its own: a collector reads all
 # connections that it finds. Its output comes whole, at its end.
 test-rust:
-	@said=$$(set -a; . tools/checked; unset MAKEFLAGS; unshare --net sh -c 'ip link set lo up && cargo test --release --workspace --locked --quiet' 2>&1); code=$$?; \
+	@said=$$(set -a; . tools/checked; unset MAKEFLAGS MFLAGS; unshare --net sh -c 'ip link set lo up && cargo test --release --workspace --locked --quiet' 2>&1); code=$$?; \
 	    printf '%s\n' "$$said"; exit $$code
 
 # Once before all, and not in each of the processes that run tests: pytest compiles what tests assert.

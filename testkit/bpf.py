@@ -8,6 +8,7 @@ import os
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,6 +54,17 @@ def move(sender, receiver, size):
             sent += sender.send(bytes(min(65536, size - sent)))
         got += len(receiver.recv(1 << 20))
 """
+
+
+def shown(kind: str) -> list[dict[str, Any]]:
+    """Every `prog`, `map` or `link` of this kernel, as bpftool shows it. Where one of another test goes between its
+    number and its facts bpftool fails, and is asked again."""
+    for _ in range(100):
+        done = subprocess.run(["bpftool", "-j", kind, "show"], capture_output=True, text=True, check=False)
+        if not done.returncode:
+            return list(json.loads(done.stdout or "[]"))
+        time.sleep(0.02)
+    raise AssertionError(f"bpftool {kind} show: {done.stdout}{done.stderr}")
 
 
 def binary(name: str = "bpf") -> Path:

@@ -21,7 +21,7 @@ import pytest
 
 from lab.connections import own_network
 from testkit import bpf
-from testkit.bpf import PRELUDE, Program, ask
+from testkit.bpf import PRELUDE, Program, ask, shown
 from testkit.loopback import on_loopback
 
 pytestmark = pytest.mark.root
@@ -49,11 +49,7 @@ def entry(prefix: str, **values: Any) -> dict[str, Any]:
 
 def objects() -> set[tuple[str, int]]:
     """Every program, map and link of this kernel that is not in the making or going."""
-    found = set()
-    for kind in ("prog", "map", "link"):
-        text = subprocess.run(["bpftool", "-j", kind, "show"], capture_output=True, text=True, check=True).stdout
-        found |= {(kind, one["id"]) for one in json.loads(text or "[]")}
-    return found
+    return {(kind, one["id"]) for kind in ("prog", "map", "link") for one in shown(kind)}
 
 
 def until(what: Callable[[], bool], within_s: float = 20) -> None:

@@ -24,6 +24,7 @@ from lab.errors import InputError, LabError
 from lab.lab import Lab
 from lab.topology import load_topology
 from testkit import leftovers
+from testkit.bpf import shown
 from testkit.edge import enforcement, instant, sealed
 
 pytestmark = pytest.mark.root
@@ -267,8 +268,7 @@ def test_a_killed_lab_is_cleaned_up_by_the_next_command(name: str) -> None:
 
 def programs() -> dict[int, int]:
     """The eBPF links of this machine that hold a program on a cgroup: the cgroup's inode by the link's id."""
-    found = json.loads(host.run(["bpftool", "-j", "link", "show"]) or "[]")
-    return {link["id"]: link["cgroup_id"] for link in found if link["type"] == "cgroup"}
+    return {link["id"]: link["cgroup_id"] for link in shown("link") if link["type"] == "cgroup"}
 
 
 def test_a_killed_lab_leaves_neither_programs_nor_cgroups(name: str, tmp_path: Path, by_bpf: Path) -> None:
