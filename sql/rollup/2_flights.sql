@@ -139,6 +139,7 @@ named as (
         time_unix_us >= {round_start_us:Int64}
         and time_unix_us < {round_us:Int64}
         and kind = 'FIRST_FLIGHT'
+    where host global in (select fleet_edges.edge from fleet_edges)
 ),
 
 decisions as (
@@ -157,20 +158,15 @@ decisions as (
             from named
             asof left join rounds on named.every = rounds.every and named.started_s >= rounds.decided_s
             where rounds.every = 1
+            union distinct
+            select last.newest from last
         )
 ),
 
 current_decisions as (
-    select
-        said.src_pop as said_pop,
-        said.destination as said_destination,
-        said.ip_version as said_version,
-        tuple(said.window, said.connection_rate, said.path_rate, said.window > 0) as entry,
-        tuple(said.trial_window, said.trial_connection_rate, said.trial_path_rate, said.trial_permille > 0) as trial
-    from path_decisions as said final
-    where
-        said.part = 'start'
-        and said.round in (select last.newest from last)
+    select *
+    from decisions
+    where said_s = (select toUnixTimestamp(last.newest) from last)
 ),
 
 given as (
