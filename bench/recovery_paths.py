@@ -24,7 +24,7 @@ WAYS = {
     "more": ("more", "more"),
     "parity": ("handshake", "handshake"),
 }
-# Kind of an edge -> bytes that its entries have copied; nearly as many bytes more as parity takes of 100 kB.
+# Kind of an edge -> bytes that its entries have copied. Those of `more` are as many as parity takes of 100 kB.
 COPIED_BYTES = {"copies": 20_000, "both": 20_000, "more": 31_000}
 KINDS = ("handshake", *COPIED_BYTES)
 # Two packets in a hundred, four at a time.

@@ -175,7 +175,7 @@ def test_an_override_is_in_bundles_without_evidence_and_ends_by_itself(
 
 
 def test_a_round_that_was_not_decided_promises_no_override_that_has_ended(home: Home) -> None:
-    """Of one path the one that goes on stays."""
+    """Two overrides of one path end at different times: the later one stays."""
     word = "src: ams, to: fra, ip_version: 4, reason: a trial"
     values = (("handshake_timeout_ms: 80", 1), ("copied_bytes: 4000", 2))
     lines = (f"- {{{word}, {value}, until: '{instants.show(ROUND + n * INTERVAL)}'}}\n" for value, n in values)

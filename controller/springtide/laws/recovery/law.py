@@ -50,7 +50,7 @@ def decide(now: int, policy: Policy, observed: Frame, last: Frame, frozen: Colle
 
 
 def named(policy: Policy, now: int) -> dict[str, dict[Path, float]]:
-    """What overrides in force say: by value and path, of several the first in the file that names the value."""
+    """Give what overrides in force say, by value and path. The first in the file that names a value counts."""
     return {
         name: {
             path: float(getattr(one, name))
