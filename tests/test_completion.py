@@ -1,4 +1,4 @@
-"""Shells complete what both programs take, and `--help` names every variable of the environment."""
+"""Shells complete what the programs take, and `--help` names every variable of the environment."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ def test_the_pages_scripts_complete_commands_and_options(tmp_path: Path) -> None
     assert "explain" in completed(tmp_path, "springtide", "springtide exp")
     assert "--sign-key" in completed(tmp_path, "springtide", "springtide publish --sig")
     assert completed(tmp_path, "springtide-collector", "springtide-collector esti") == ["estimate"]
+    assert completed(tmp_path, "springtide-edge", "springtide-edge withd") == ["withdraw"]
     assert "--asn" in completed(tmp_path, "springtide-collector", "springtide-collector estimate --a")
 
 

@@ -11,6 +11,7 @@ from testkit.debian import built, listing, run
 from testkit.edge import Edge, bundle
 
 pytestmark = pytest.mark.proof
+COMMANDS = ("apply", "check", "completion", "expire", "follow", "probe", "run", "status", "verify", "watch", "withdraw")
 FILES = {
     "usr/bin/springtide-edge": "-rwxr-xr-x",
     "usr/lib/systemd/system/springtide-edge-follow.service": "-rw-r--r--",
@@ -20,9 +21,10 @@ FILES = {
     "usr/lib/systemd/system/springtide-edge-probe.timer": "-rw-r--r--",
     "usr/lib/systemd/system/springtide-edge-watch.service": "-rw-r--r--",
     "usr/share/doc/springtide-edge/copyright": "-rw-r--r--",
-    "usr/share/doc/springtide-edge/edge-command.md": "-rw-r--r--",
     "usr/share/doc/springtide-edge/metrics.conf": "-rw-r--r--",
     "usr/share/doc/springtide-edge/notices.txt.gz": "-rw-r--r--",
+    "usr/share/man/man1/springtide-edge.1.gz": "-rw-r--r--",
+    **{f"usr/share/man/man1/springtide-edge-{name}.1.gz": "-rw-r--r--" for name in COMMANDS},
 }
 # libelf1 has another name where time_t became 64 bits wide.
 LIBRARIES = {"libc6", "libgcc-s1", "libelf1", "libelf1t64", "zlib1g"}

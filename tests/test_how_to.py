@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab.collector import binary, wait_until
+from tools.reference import collector_metrics
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs/how-to/run-the-collector.md").read_text()
@@ -125,8 +126,8 @@ def test_the_alerts_are_rules_on_metrics_that_are_there(running: Edge, tmp_path:
     page = running.run("curl -s http://127.0.0.1:9462/metrics").stdout
     named = set(re.findall(r"springtide_collector_\w+", rules))
     there = set(re.findall(r"^# TYPE (\S+)", page, re.M))
-    # The queue's are there when a sink uses it: the reference, which is held to the code, has all.
-    reference = (ROOT / "docs/reference/collector.md").read_text()
+    # The queue's are there when a sink uses it: the program names all.
+    known = {name.partition("{")[0] for name, _, _ in collector_metrics()}
     assert named - there <= {"springtide_collector_queue_bytes", "springtide_collector_queue_limit_bytes"}
-    assert all(f"`{name}" in reference for name in named)
+    assert named <= known
     assert all(f"springtide_collector_rows_{name}" in page for name in ("read_total", "delivered_total", "spooled"))

@@ -16,7 +16,7 @@ from testkit.debian import ROOT, built, listing, run
 pytestmark = pytest.mark.proof
 UNIT = "springtide-collector.service"
 PAGE = ROOT / "docs/how-to/run-the-collector.md"
-COMMANDS = ("once", "run", "decode", "cat", "config", "top", "estimate", "completion")
+COMMANDS = ("once", "run", "decode", "cat", "config", "top", "estimate", "completion", "metrics")
 DOC = "usr/share/doc/springtide-collector"
 # Every file, with its mode.
 FILES = {

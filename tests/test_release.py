@@ -204,6 +204,8 @@ def test_the_wheel_has_what_other_programs_read_byte_for_byte(release: Path) -> 
                 assert wheel.read(inside) == (ROOT / file).read_bytes(), file
         assert not [name for name in wheel.namelist() if "/tests/" in name or name.endswith(".pyc")]
         assert b"\npyo3 " in wheel.read("springtide/_files/notices.txt")
+        pages = [name for name in wheel.namelist() if ".data/data/share/man/man1/springtide-publish.1" in name]
+        assert len(pages) == 1
 
 
 def test_the_captures_come_with_their_authors_words() -> None:

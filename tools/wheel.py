@@ -34,6 +34,8 @@ IN_COLLECTION = ("galaxy.yml", "README.md", "CHANGELOG.md", "meta", "playbooks",
 MODULE = "springtide/_core.abi3.so"
 # Of what is linked into it; made by `make release`.
 NOTICES = "target/notices/springtide-native.txt"
+# A page of each command; made by `make release`.
+MANUAL = "target/man/controller"
 
 
 class Hook(BuildHookInterface):  # type: ignore[misc]
@@ -42,9 +44,15 @@ class Hook(BuildHookInterface):  # type: ignore[misc]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "standard":
             build_data["force_include"] |= wanted(Path(self.root))
+            build_data["shared_data"] |= {str(page): f"share/man/man1/{page.name}" for page in manual(Path(self.root))}
             build_data["pure_python"] = False
             platform = sysconfig.get_platform().translate(str.maketrans("-.", "__"))
             build_data["tag"] = f"cp311-abi3-{platform}"
+
+
+def manual(root: Path) -> list[Path]:
+    """The manual pages that are there."""
+    return sorted((root / MANUAL).glob("springtide*.1"))
 
 
 def wanted(root: Path) -> dict[str, str]:

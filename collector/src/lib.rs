@@ -57,8 +57,7 @@ pub use commands::main;
 /// What benches, examples, fuzz targets and the generator of the reference use of the inside; everything else is private,
 /// so that the compiler finds what nothing uses.
 pub mod parts {
-    pub use crate::config::keys::{Key, keys};
-    pub use crate::config::program;
+    pub use crate::config::keys::keys;
     pub use crate::config::render::packaged_file;
     pub use crate::config::source::{Following, Source};
     pub use crate::kernel::filter::Filter;
@@ -66,8 +65,6 @@ pub mod parts {
     pub use crate::kernel::inet_diag::SocketView;
     pub use crate::kernel::starts::Start;
     pub use crate::kernel::{dump, host, netlink};
-    pub use crate::operate::metrics::sample_page;
-    pub use crate::options::Reload;
     pub use crate::read::poller::Poller;
     pub use crate::read::schedule::Schedule;
     pub use crate::replay::pcap::{COOKED_HEADER, PcapReader};

@@ -18,6 +18,7 @@ use crate::config::resolve::{ConfigError, Resolved, resolve};
 use crate::config::source::Source;
 use crate::config::{Command, program};
 use crate::kernel::host;
+use crate::operate::metrics::sample_page;
 use crate::options::names::parse_host;
 use crate::read::poller::scan::make_room;
 use crate::read::poller::settings::Settings;
@@ -59,6 +60,8 @@ pub fn main() -> ExitCode {
         Command::Top(options) => (once::top(options), &options.report),
         Command::Cat(options) => (files::cat(options, &mut stats), &options.report),
         Command::Completion(options) => (complete(options.shell), &options.report),
+        Command::Metrics(report) => (print(&sample_page()), report),
+        Command::Man(options) => (manual(&options.dir), &options.report),
         Command::Estimate(options) => (once::estimate(options, &mut stats), &options.report),
     };
     let code = match outcome {
@@ -130,6 +133,12 @@ fn complete(shell: Shell) -> Outcome {
     // clap_complete 4.6 takes the hyphen of a program's name for a subcommand's in half of the places of bash's script.
     let script = String::from_utf8_lossy(&script);
     print(&script.replace("springtide__subcmd__collector", "springtide__collector"))
+}
+
+/// A page of the program and one of each command; the list of subcommands in the program's leads to them.
+fn manual(folder: &Path) -> Outcome {
+    clap_mangen::generate_to(program(), folder)
+        .map_err(|error| Failure::Runtime(format!("{}: {error}", folder.display())))
 }
 
 fn poller(identity: Identity, settings: Settings) -> Result<Poller, Failure> {

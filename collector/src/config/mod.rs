@@ -34,7 +34,7 @@ pub(crate) struct Cli {
 }
 
 /// The command line, as its documentation sees it.
-pub fn program() -> clap::Command {
+pub(crate) fn program() -> clap::Command {
     Cli::command()
 }
 
@@ -117,6 +117,11 @@ Examples:
   springtide-collector completion bash > /etc/bash_completion.d/springtide-collector
   springtide-collector completion fish > ~/.config/fish/completions/springtide-collector.fish")]
     Completion(Completion),
+    /// Print every metric of `run` with its type and its meaning, as Prometheus would read them
+    Metrics(Report),
+    /// Write the manual pages into a directory, for packages
+    #[command(hide = true)]
+    Man(Man),
 }
 
 /// How `once` prints.
@@ -222,6 +227,16 @@ pub(crate) struct Completion {
     /// The shell
     #[arg(value_enum)]
     pub shell: Shell,
+    /// What is printed at the end.
+    #[command(flatten)]
+    pub report: Report,
+}
+
+/// Options of `man`.
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// The directory
+    pub dir: PathBuf,
     /// What is printed at the end.
     #[command(flatten)]
     pub report: Report,

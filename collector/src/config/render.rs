@@ -2,6 +2,7 @@
 
 use super::keys::{Form, Key, keys};
 use super::resolve::Resolved;
+use crate::options::Reload;
 
 /// The configuration in force, as a file that gives the same.
 pub(crate) fn effective(resolved: &Resolved) -> String {
@@ -54,6 +55,9 @@ fn file(set: &[(&str, &str)]) -> String {
         let choices = key.choices();
         if !choices.is_empty() {
             out.push_str(&format!("# One of: {}\n", choices.join(", ")));
+        }
+        if key.reload() != Reload::Restart {
+            out.push_str("# Changes by SIGHUP.\n");
         }
         let path = key.path();
         if let Some((_, value)) = set.iter().find(|(set, _)| *set == path) {

@@ -98,8 +98,8 @@ impl Snapshot {
     }
 }
 
-/// The page with everything that can be shown, for documentation.
-pub fn sample_page() -> String {
+/// The page with everything that can be shown, for `metrics`.
+pub(crate) fn sample_page() -> String {
     page(&Snapshot::sample())
 }
 

@@ -4,11 +4,12 @@ mod options;
 
 use std::convert::Infallible;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
+use clap_complete::Shell;
 use serde_json::json;
 
 use crate::bundle::is_name;
@@ -52,6 +53,8 @@ pub fn main() -> ExitCode {
     let (name, json, ended) = match Options::parse().command {
         Any::Enforce(command) => (command.name(), command.common().json, run(command)),
         Any::Probe(options) => ("probe", false, probe::run(&options, edge_name).map(said)),
+        Any::Completion { shell } => ("completion", false, Ok(said(completion(shell)))),
+        Any::Man { dir } => ("man", false, manual(&dir).map(said)),
     };
     match ended {
         Ok(answer) => {
@@ -75,6 +78,19 @@ pub fn main() -> ExitCode {
 const fn said(text: String) -> Answer {
     let code = code::DONE;
     Answer { text, code }
+}
+
+fn completion(shell: Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Options::command(), PROGRAM, &mut script);
+    String::from_utf8_lossy(&script).into_owned()
+}
+
+/// A page of the program and one of each command.
+fn manual(folder: &Path) -> Result<String> {
+    clap_mangen::generate_to(Options::command(), folder)
+        .map_err(|error| Error::failed(format!("{}: {error}", folder.display())))?;
+    Ok(format!("manual pages in {}", folder.display()))
 }
 
 fn run(command: Command) -> Result<Answer> {

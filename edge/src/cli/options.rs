@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::operations::{self, WATCH_INTERVAL_S};
 use crate::probe;
@@ -60,6 +61,17 @@ pub(super) enum Any {
     Enforce(Command),
     /// Fetch 10, 50 and 100 kB from other PoPs over fresh connections, or serve them; needs no privileges
     Probe(probe::Options),
+    /// Print a script that completes commands and options in a shell
+    Completion {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the manual pages into a directory, for packages
+    #[command(hide = true)]
+    Man {
+        /// The directory
+        dir: PathBuf,
+    },
 }
 
 #[derive(Args)]
