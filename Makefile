@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
 PYTEST := $(BIN)/python -m pytest -q --numprocesses 4 --dist loadscope --no-loadscope-reorder
 
-.PHONY: help setup setup-dev demo test test-rust test-python proof lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-start bench-recovery bench-pipeline package release fuzz calm chaos chain kernels emulator kafka airflow lab-clean clean docs docs-reference
+.PHONY: help setup setup-dev demo test test-rust test-python proof lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-start bench-recovery bench-pipeline package release fuzz calm chaos chain kernels emulator kafka airflow lab-clean clean docs
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -132,12 +132,8 @@ chain: ## collectors, Kafka, store, Airflow, Ansible and edges, each killed once
 
 docs: ## the documentation as a site, links checked, into out/site
 	@tools/setup
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 	@printf '== docs: out/site/index.html; with its search: python3 -m http.server --bind 127.0.0.1 --directory out/site\n'
-
-docs-reference: ## write the pages of the reference that are made from the code
-	@tools/setup
-	@$(BIN)/python -m tools.reference
 
 kernels: ## the edge's programs on Debian's kernels 5.10 to 7.x, in qemu by emulation; KERNELS="6.1 6.12" takes some; writes out/kernels.json
 	@tools/need-root "make kernels" "it installs packages"

@@ -10,7 +10,7 @@ from springtide.policy import HoldoutPolicy
 from dashboards.build import Variable, choice, lines, number, row, rows, start, text
 
 POP = "pop in (${pop:singlequote})"
-# Of each prefix that was chosen within the time shown: the newest decision has its side.
+# The side of each prefix that was chosen within the time shown, by its newest decision.
 CHOSEN = f"""(
                     select pop, client_prefix, if(held_out, 'held out', 'treated') as side
                     from {DECISIONS}

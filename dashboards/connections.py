@@ -35,7 +35,7 @@ def connections() -> Dashboard:
         ),
         text("peer", "Peer PoP", "", "A PoP's name; empty: all peers, clients too."),
         text("prefix", "Prefix", "", "Part of a /24 or /56, such as 198.51.100; empty: all."),
-        text("asn", "AS number", "", "Of the peer, where `springtide asn` has loaded a table; empty: all."),
+        text("asn", "AS number", "", "The peer's, where `springtide asn` has loaded a table; empty: all."),
     )
     return (
         made.with_row(row("Rounds"))
@@ -204,9 +204,9 @@ def connections() -> Dashboard:
         .with_panel(
             rows(
                 "First flights",
-                "Of the records that springtide-edge's program leaves as connections close, by what these started "
-                "with: the share that lost any of the first flights, of those that sent more than ten segments, and "
-                "the time until so many bytes were acknowledged.",
+                "How first flights went, by what connections started with, from the records of springtide-edge's "
+                "program: the share that lost any, of those that sent more than ten segments, and the time until so "
+                "many bytes were acknowledged.",
                 f"""
                 select any(dst_pop) as peer_pop, {PREFIX} as prefix, started_window,
                     if(started_arm = 1, 'trial', 'entry') as arm,

@@ -84,8 +84,8 @@ def edges() -> Dashboard:
         .with_panel(
             metric_lines(
                 "Losses in first flights",
-                "Of the connections that sent more than the kernel's first window because of us, percent that lost "
-                "something of it. The brake's bound is enforce.brake_lost_permille.",
+                "Percent of connections that lost something of their first window, where it was larger than the "
+                "kernel's because of us. The brake's bound is enforce.brake_lost_permille.",
                 {"{{instance}}": f"100 * rate({NAME}_lost_total{RATE}) / (rate({NAME}_exposed_total{RATE}) > 0)"},
                 "percent",
                 span=8,

@@ -17,7 +17,7 @@ from dashboards.build import lines, number, row, rows, start
 AGE = ((0, "green"), (600, "orange"), (1800, "red"))
 NONE_IS_GOOD = ((0, "green"), (1, "red"))
 
-# Of each path, size and round where edges of both sides sent: by how much the treated took longer, as a power of two.
+# By how much the treated took longer, as a power of two: by path, size and round where edges of both sides sent.
 COMPARED = f"""(
     select avgIf(log2(busy_p50_us), {SIDE} = 'treated') - avgIf(log2(busy_p50_us), {SIDE} = 'held out') as log2_ratio
     from round_outcomes
@@ -40,8 +40,8 @@ def fleet() -> Dashboard:
         .with_panel(
             number(
                 "Faster where treated",
-                "Of the comparisons of treated edges with those held out, on the same path, in the same round and "
-                "size of object: in how many the treated took less time. One half is chance; `springtide report` "
+                "Percent of comparisons in which treated edges took less time than those held out, on the same path, "
+                "in the same round and size of object. One half is chance; `springtide report` "
                 "has the interval.",
                 f"select 100 * countIf(log2_ratio < 0) / count() as faster_percent from {COMPARED} having count() > 0",
                 "percent",
@@ -242,7 +242,7 @@ def fleet() -> Dashboard:
         .with_panel(
             number(
                 "Largest window set",
-                "Of the newest decided round, segments; initcwnd.cmax bounds it.",
+                "Segments, in the newest decided round; initcwnd.cmax bounds it.",
                 """
                 select max(initcwnd) as initcwnd from path_decisions final
                 where part = 'initcwnd'

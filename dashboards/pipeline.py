@@ -108,7 +108,7 @@ def pipeline() -> Dashboard:
         .with_panel(
             metric_lines(
                 "Processor time",
-                "Of each collector, percent of one core.",
+                "Processor time of each collector, percent of one core.",
                 {"{{instance}}": f'100 * rate(process_cpu_seconds_total{{job="springtide-collector"}}{RATE})'},
                 "percent",
                 span=8,

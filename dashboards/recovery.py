@@ -31,8 +31,8 @@ def recovery() -> Dashboard:
         .with_panel(
             lines(
                 "Connections that lost something",
-                "Of the connections that closed, percent that lost something, and that waited for a retransmission "
-                "timeout as well.",
+                "Percent of closed connections that lost something, and that waited for a retransmission timeout as "
+                "well.",
                 f"""
                 select round as time, 100 * countIf(life_bytes_lost > 0) / count() as lossy,
                     100 * countIf(life_bytes_lost > 0 and life_timeouts > 0) / count() as with_timeout

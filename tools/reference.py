@@ -1,7 +1,8 @@
-"""The files of docs/reference that are made from the code: `make docs-reference` writes them, a test compares them.
+"""The pages of the reference that are made from the code, as the site is built (tools/docs_site.py).
 
-The collector's own page is made by its Rust tests (CONTRIBUTING.md), that of the questions to the data by
-controller/tests/test_questions.py.
+    python -m tools.reference
+
+writes the bundle's JSON Schema (docs/reference/bundle.schema.json) anew; a test holds it to the code.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -24,23 +25,23 @@ from springtide.store import open_store
 from springtide.store.migrations import migrate, read_migrations
 from springtide.store.reference import Columns, tables_page
 
+from dashboards.generate import documents
+from dashboards.reference import page as dashboards_page
+
 ROOT = Path(__file__).resolve().parents[1]
-FOLDER = ROOT / "docs/reference"
-SCHEMA = FOLDER / "bundle.schema.json"
-EDGE = ROOT / "target/release/springtide-edge"
-MADE = "Made from the code by `make docs-reference`; a test holds it to the code."
+SCHEMA = ROOT / "docs/reference/bundle.schema.json"
+BINARIES = ROOT / "target/release"
+MADE = "Made from the code as this site was built."
 
 
 def pages() -> Mapping[str, str]:
-    """Every file by its name in docs/reference."""
-    return {
-        "commands.md": commands_page(),
-        "edge-command.md": edge_page(),
-        "metrics.md": metrics_page(),
-        "tables.md": tables_page(read_migrations(), view_columns()),
-        "configuration.md": configuration_page((FOLDER / "configuration.md").read_text()),
-        SCHEMA.name: json.dumps(json.loads(bundle_schema()), indent=2) + "\n",
-    }
+    """Every page by its name in docs/reference."""
+    return {name: page() for name, page in PAGES.items()}
+
+
+def schema() -> str:
+    """JSON Schema of a bundle."""
+    return json.dumps(json.loads(bundle_schema()), indent=2) + "\n"
 
 
 def commands_page() -> str:
@@ -116,36 +117,66 @@ def _text(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")
 
 
+def output(program: str, *arguments: str) -> str:
+    """What a program on hosts prints, as wide on every terminal."""
+    done = subprocess.run(
+        [BINARIES / program, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": "100"},
+        stdin=subprocess.DEVNULL,
+    )
+    return done.stdout.rstrip("\n")
+
+
+def _block(text: str, language: str = "text") -> list[str]:
+    return [f"```{language}", *(line.rstrip() for line in text.splitlines()), "```", ""]
+
+
+def _helps(program: str) -> list[str]:
+    """A page of the help of a program on hosts and of each of its commands."""
+    whole = output(program, "--help")
+    lines = [f"# {program}", "", MADE, "", *_block(whole)]
+    for line in itertools.takewhile(str.strip, whole.partition("Commands:\n")[2].splitlines()):
+        found = re.match(r"  (\w+)", line)
+        if found and found[1] != "help":
+            lines += [f"## {program} {found[1]}", "", *_block(output(program, found[1], "--help"))]
+    return lines
+
+
 def edge_page() -> str:
-    """`springtide-edge`, in its own words."""
+    """The commands of `springtide-edge`."""
+    return "\n".join(_helps("springtide-edge"))
 
-    def words(*arguments: str) -> list[str]:
-        # As wide on every terminal.
-        wide = {**os.environ, "COLUMNS": "100"}
-        done = subprocess.run(
-            [str(EDGE), *arguments, "--help"],
-            capture_output=True,
-            text=True,
-            check=True,
-            env=wide,
-            stdin=subprocess.DEVNULL,
-        )
-        return ["```text", *done.stdout.rstrip("\n").splitlines(), "```", ""]
 
-    whole = words()
-    listed = itertools.takewhile(str.strip, whole[whole.index("Commands:") + 1 :])
-    commands = [found[1] for line in listed if (found := re.match(r"  (\w+)", line))]
-    lines = ["# springtide-edge", "", MADE, "", *whole]
-    for name in commands:
-        if name != "help":
-            lines += [f"## springtide-edge {name}", "", *words(name)]
-    return "\n".join(lines).rstrip("\n") + "\n"
+def collector_page() -> str:
+    """The commands of `springtide-collector`, and its configuration file."""
+    lines = _helps("springtide-collector")
+    lines += ["## Configuration file", "", *_block(output("springtide-collector", "config", "--default"), "toml")]
+    return "\n".join(lines)
+
+
+def policy_page() -> str:
+    """The policy's keys with their defaults."""
+    return "\n".join(["# policy.yaml", "", MADE, "", *_block(default_yaml(), "yaml")])
+
+
+def collector_metrics() -> Iterator[tuple[str, str, str]]:
+    """Name with its labels, type and meaning of each metric of the collector."""
+    page = output("springtide-collector", "metrics")
+    for name, meaning, kind in re.findall(r"^# HELP (\S+) (.*)\n# TYPE \S+ (\S+)$", page, re.M):
+        labels = re.search(rf"^{name}{{(.*?)}}", page, re.M)
+        shown = ",".join(re.findall(r'(\w+)="', labels[1])) if labels else ""
+        yield f"{name}{{{shown}}}" if shown else name, kind, meaning
 
 
 def metrics_page() -> str:
-    """The controller's gauges, and where the others' are."""
+    """The metrics of the collector and of the controller, and where those of the edge are."""
     lines = ["# Metrics", "", MADE, "", "## The collector's", ""]
-    lines += ["Over HTTP, on each edge: [in its own reference](collector.md#metrics).", "", "## The edge's", ""]
+    lines += ["Over HTTP, on each edge, where `http.listen` is set.", "", "| metric | type | what |", "|---|---|---|"]
+    lines += [f"| `{name}` | {kind} | {_text(meaning)} |" for name, kind, meaning in collector_metrics()]
+    lines += ["", "## The edge's", ""]
     lines += [
         "By `springtide-edge watch --metrics FILE.prom` (`run`, `follow`), for node_exporter's textfile collector:",
         "[in its reference](edge-command.md#springtide-edge-watch).",
@@ -184,13 +215,16 @@ def view_columns() -> Columns:
     return found
 
 
-def configuration_page(page: str) -> str:
-    """The page with the policy's defaults as they are now."""
-    return re.sub(
-        r"(?s)(```yaml\n)# Every key is optional.*?```", lambda m: f"{m[1]}{default_yaml()}```", page, count=1
-    )
+PAGES: Mapping[str, Callable[[], str]] = {
+    "commands.md": commands_page,
+    "collector-command.md": collector_page,
+    "dashboards.md": lambda: dashboards_page(documents()),
+    "edge-command.md": edge_page,
+    "metrics.md": metrics_page,
+    "policy.md": policy_page,
+    "tables.md": lambda: tables_page(read_migrations(), view_columns()),
+}
 
 
 if __name__ == "__main__":
-    for page, text in pages().items():
-        (FOLDER / page).write_text(text)
+    SCHEMA.write_text(schema())

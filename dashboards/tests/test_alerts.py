@@ -15,6 +15,8 @@ import yaml
 from springtide.cli import cli
 from springtide.laws.registry import METRICS
 
+from tools import reference
+
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "dashboards/prometheus"
 RUNBOOKS = ROOT / "docs/runbooks"
@@ -59,10 +61,10 @@ def test_every_alert_has_a_summary() -> None:
 
 
 def test_every_metric_of_an_alert_or_a_dashboard_is_one_that_is_made() -> None:
-    """Of collector and edge by their references, which are made from their code; of the controller by METRICS."""
-    made = set(re.findall(r"`(springtide_\w+|process_\w+)", (ROOT / "docs/reference/collector.md").read_text()))
+    """The collector and the edge name theirs; the controller has METRICS."""
+    made = {name.partition("{")[0] for name, _, _ in reference.collector_metrics()}
     made |= set(METRICS)
-    made |= set(re.findall(r"^  (springtide_edge_\w+)", (ROOT / "docs/reference/edge-command.md").read_text(), re.M))
+    made |= set(re.findall(r"^  (springtide_edge_\w+)", reference.output("springtide-edge", "watch", "--help"), re.M))
     used = set(re.findall(r"springtide_\w+", "\n".join(str(rule["expr"]) for rule in RULES)))
     for path in (ROOT / "dashboards/json").glob("*.json"):
         used |= set(re.findall(r"springtide_(?:collector|edge)_\w+", path.read_text()))
