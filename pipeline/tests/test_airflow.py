@@ -2,6 +2,7 @@
 
 Rounds of a quarter of a minute replace those of five: the schedule follows the policy. Samples are there from some
 minutes ago until well after the test: each round has its own as it closes, and the first run finds many missed.
+`make test` runs Airflow in the whole chain (tests/pipeline/test_chain.py).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from testkit.proto import Value
 from testkit.spool import record, write_spool
 from testkit.traffic import MSS, Socket
 
+pytestmark = [pytest.mark.root, pytest.mark.proof]
 INTERVAL = 15
 MISSED = 12
 AHEAD = 80
@@ -157,7 +159,6 @@ def fixes() -> dict[str, str]:
     return FIXES
 
 
-@pytest.mark.root
 def test_dag_files_document_themselves(site: AirflowSite, fixes: dict[str, str]) -> None:
     assert site.api.get("importErrors")["import_errors"] == []
     dags = {dag["dag_id"]: site.api.get(f"dags/{dag['dag_id']}/details") for dag in site.api.get("dags")["dags"]}
@@ -176,7 +177,6 @@ def test_dag_files_document_themselves(site: AirflowSite, fixes: dict[str, str])
             assert task["task_id"] in fixes, where
 
 
-@pytest.mark.root
 def test_the_loop_runs_by_itself(site: AirflowSite) -> None:
     """Missed rounds, a rollout, a step that is killed after its effect, a pause: one after the other, as in life."""
     folder = site.farm.folder
@@ -238,7 +238,6 @@ def test_the_loop_runs_by_itself(site: AirflowSite) -> None:
     assert (site.path / "metrics/springtide_round_publish_succeeded.prom").exists()
 
 
-@pytest.mark.root
 def test_the_other_jobs_run_and_a_failed_one_reports_what_to_do(site: AirflowSite, fixes: dict[str, str]) -> None:
     """By hand, at once, as from the browser; they wait for each other at the store's pool."""
     until("a pause between two steps of a round", lambda: site.api.paused_between_steps("springtide_round"))
