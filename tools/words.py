@@ -1,8 +1,10 @@
-"""Words that a plainer one replaces (docs/reference/glossary.md): metaphors for what a program reports or requests.
+"""Plain English: words that a plainer one replaces (docs/reference/glossary.md), in sources and pages; in pages also
+sentences of more than 30 words, and those that begin with "Of".
 
-    python -m tools.words
+    python -m tools.words             all files
+    python -m tools.words FILE ...    these
 
-Exit code 1 where one stands in a source or a page.
+Exit code 1 where something is found.
 """
 
 from __future__ import annotations
@@ -29,6 +31,12 @@ WORDS = {
 FOUND = {re.compile(rf"(?<!\w)({pattern})(?!\w)", re.IGNORECASE): better for pattern, better in WORDS.items()}
 # History; this list.
 EXEMPT = ("CHANGELOG.md", "tools/words.py")
+MOST_WORDS = 30
+CODE = re.compile(r"^( *)```.*?^ *```|<!--.*?-->", re.M | re.S)
+LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+ITEM = re.compile(r"(?:[-*>]|\d+\.) +")
+# A colon or a semicolon ends a thought as a stop does.
+END = re.compile(r"(?<=[.!?:;])\** ")
 
 
 def findings(name: str, text: str) -> Iterator[str]:
@@ -39,16 +47,58 @@ def findings(name: str, text: str) -> Iterator[str]:
                 yield f"{name}:{number}: {match[0]!r}: write it plainly ({better})"
 
 
+def paragraphs(page: str) -> Iterator[tuple[int, str]]:
+    """A page's running text: paragraphs, items and cells, each with the number of its first line. Code is left out."""
+    # As many lines as before.
+    text = CODE.sub(lambda found: "\n" * (found[0].count("\n") + 1), page)
+    first, lines = 0, list[str]()
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        stripped = line.strip()
+        cells = stripped.startswith("|")
+        begins = not stripped or cells or line.startswith(("    ", "#", "<")) or ITEM.match(stripped)
+        if begins and lines:
+            yield first, " ".join(lines)
+            lines = []
+        if cells:
+            yield from ((number, cell) for cell in stripped.strip("|").split("|"))
+        elif stripped and not line.startswith(("    ", "#", "<")):
+            first = first if lines else number
+            lines.append(ITEM.sub("", stripped, count=1) if not lines else stripped)
+
+
+def sentences(page: str) -> Iterator[tuple[int, str]]:
+    """Each sentence of a page with the line on which its paragraph begins; a piece of code is one word."""
+    for number, text in paragraphs(page):
+        plain = LINK.sub(r"\1", re.sub(r"`[^`]*`", "`code`", text))
+        yield from ((number, sentence) for sentence in END.split(plain))
+
+
+def unreadable(name: str, page: str) -> Iterator[str]:
+    """The sentences of a page that one cannot read aloud."""
+    for number, sentence in sentences(page):
+        words = sentence.split()
+        if len(words) > MOST_WORDS:
+            yield f"{name}:{number}: {len(words)} words, {MOST_WORDS} at most: {' '.join(words[:8])} ..."
+        if words[:1] == ["Of"]:
+            yield f"{name}:{number}: begin with the subject, not with 'Of': {' '.join(words[:8])} ..."
+
+
 def main() -> None:
-    names = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+    names = (
+        sys.argv[1:]
+        or subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    )
     files = [
         ROOT / name
         for name in names
         if name.endswith(SUFFIXES) and not name.startswith(EXEMPT) and not (ROOT / name).is_symlink()
     ]
-    found = [line for path in files for line in findings(str(path.relative_to(ROOT)), path.read_text())]
+    found = list[str]()
+    for path in files:
+        name, text = str(path.relative_to(ROOT)), path.read_text()
+        found += findings(name, text)
+        if path.suffix == ".md":
+            found += unreadable(name, text)
     for line in found:
         print(line)
     sys.exit(1 if found else 0)

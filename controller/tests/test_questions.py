@@ -22,9 +22,9 @@ OWN = """\
 ## What a query of your own may do
 
 `springtide sql "select ..."` takes one `select`, `explain` or `show tables`, and writes nothing. Anything else is
-refused with exit code 2 before it runs: the engine parses the text, and another statement, a second one, `INTO
-OUTFILE`, `FORMAT` (`--csv` and `--json` choose the output), `SETTINGS`, and the functions `file` and `eval` are
-refused by its syntax tree. `system.columns` shows what `describe` would.
+refused with exit code 2 before it runs. The engine parses the text, and these are refused by its syntax tree: another
+statement, a second one, `INTO OUTFILE`, `FORMAT` (`--csv` and `--json` choose the output), `SETTINGS`, and the
+functions `file` and `eval`. `system.columns` shows what `describe` would.
 
 In the embedded store the engine then runs it as a user with `SELECT` and `dictGet` on Springtide's tables and no
 other right: it can read these rows and the engine's own tables in the database `system` (tables,
