@@ -108,7 +108,7 @@ class Sockets:
 
 
 def costs(run: Run, count: int) -> None:
-    """Of a poll of so many sockets; the programs take turns, the first turn warms up."""
+    """The costs of a poll of `count` sockets. The programs take turns, the first turn warms up."""
     polls = run.sizes["polls"]
     many = ["--polls", str(polls)]
     reader: Command = [COLLECTOR, "run", "--netns", "own", "--interval", "1ms", *many]
@@ -150,8 +150,8 @@ def counters(printed: bytes) -> dict[str, Any]:
 def completeness(run: Run, count: int) -> None:
     """What polls and close events miss or have twice, while connections come and go.
 
-    The maker of sockets knows the cookies: every held socket has to be in every poll, the first and the last too, and
-    every end of a connection that came and went between them has to have its close record.
+    The maker of sockets knows the cookies. Every held socket has to be in every poll, the first and the last too. Every
+    end of a connection that came and went between polls has to have its close record.
     """
     interval_s = run.sizes["interval_s"]
     with tempfile.TemporaryDirectory() as directory, Sockets(count) as maker:

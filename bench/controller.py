@@ -1,9 +1,9 @@
 """The control laws at the size of a large fleet, beside a bare scan of what they read.
 
-`initcwnd_per_scan_ratio` is the time to decide one round of every ordered pair of PoPs (read what was observed and
-decided, decide, write the rows) / the time of one query that reads the same columns of the same rows and adds them up.
-`congestion_per_scan_ratio` is the same for client prefixes over the window of their duty cycle; with `cpu_` both are of
-processor seconds. Both sides run in one process, in turns.
+`initcwnd_per_scan_ratio` is the time to decide one round of every ordered pair of PoPs / the time of a scan. Deciding
+reads what was observed and decided, decides, and writes the rows. The scan is one query that reads the same columns of
+the same rows and adds them up. `congestion_per_scan_ratio` is the same for client prefixes over the window of their
+duty cycle. With `cpu_` both are of processor seconds. Both sides run in one process, in turns.
 
 `start_` is the same for the law of starts: each ordered pair of PoPs and each client prefix is a unit that is decided
 in each round. `start_read_rows` are the rows of all tables that the engine read for a decision; `start_round_rows` are
@@ -16,9 +16,9 @@ which a decision reads for other quantiles than the policy's defaults only, and 
 `start_cpu_per_plain_scan_ratio` is over a scan without them. The engine's merges, which are of every round's
 rows and would be in either side as it happens, are stopped for all of `start_` until its rows' bytes are counted.
 
-A decision uses gigabytes of memory for the first time, which on a virtual machine costs what its host takes to hand
-over what was free for a second (`cold_touch_s_per_gb`, `hot_touch_s_per_gb`: processor seconds). Before each side of
-a turn a process of its own touches that much and ends, so that both find it at hand; `start_cold_` are turns without.
+A decision uses gigabytes of memory for the first time. On a virtual machine its host takes time to hand over what was
+free for a second (`cold_touch_s_per_gb`, `hot_touch_s_per_gb`: processor seconds). Before each side of a turn a process
+of its own touches that much and ends, so that both find it at hand. `start_cold_` are turns without.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _measure(run: Run, store: Store) -> None:
     )
     for number in range(min(rounds, 3), 0, -1):
         _decide_pairs(store, ROUND - number * INTERVAL, policy)
-    # Of rounds that are copies of one another more is saved than of real ones.
+    # Measured before rounds are copied: copies of one another compress better than real rounds.
     _row_bytes(run, store, {"path_decisions": "bytes_per_pair_decision"}, "part = 'initcwnd'")
     _widen_decisions(store, rounds)
 
@@ -285,7 +285,7 @@ def _row_bytes(run: Run, store: Store, figures: Mapping[str, str], of: str = "tr
             "where active and database = currentDatabase() and table = {t:String}",
             {"t": table},
         )
-        # Of a few rounds no prefix is low for long.
+        # The table may be empty: in a few rounds no prefix is low for long.
         if size["n"]:
             run.figure(figure, size["b"] / size["n"])
 

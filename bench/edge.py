@@ -41,7 +41,7 @@ def load(binary: Path, cgroup: Path, seconds: float, *how: str) -> float:
 
 
 def trie_bytes() -> int:
-    """Of the largest trie of this kernel, as it accounts for it."""
+    """Bytes of the largest trie of this kernel, as it accounts for it."""
     text = subprocess.run(["bpftool", "-j", "map", "show"], capture_output=True, text=True, check=True).stdout
     return max(int(one["bytes_memlock"]) for one in json.loads(text) if one["type"] == "lpm_trie")
 

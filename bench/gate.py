@@ -89,7 +89,7 @@ def look(wave: int, changed: int, unchanged: int, times: int, seed: int) -> dict
 
 
 def scenario(sizes: list[int], per_edge: int, times: int, seed: int) -> list[dict[str, Any]]:
-    """Of each wave; `per_edge` 0: as many connections in each group as a verdict needs."""
+    """One look at each wave; `per_edge` 0: as many connections in each group as a verdict needs."""
     least = GatePolicy().min_connections
     found, done = [], 0
     for wave, size in enumerate(sizes, start=1):

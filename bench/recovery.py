@@ -54,9 +54,10 @@ LONGEST_S, LAST_WORDS_S = 60.0, 10.0
 
 @dataclass
 class Seen:
-    """Connections of one path, size and way: milliseconds to the last byte, or of each later answer, and of the
-    handshake, how often their SYN and their SYN-ACK was sent again, segments that the server sent, those of them that
-    it sent again, and bytes that it was asked for."""
+    """Connections of one path, size and way.
+
+    `ms` to the last byte, or of each later answer, and `connect_ms` of the handshake. `syn`, `synack`: how often each
+    was sent again. The server sent `segments`, `resent` of them again, and was asked for `asked` bytes."""
 
     ms: list[float] = field(default_factory=list)
     connect_ms: list[float] = field(default_factory=list)

@@ -1,9 +1,9 @@
 """A round's tables beside a plain scan of what they are made from, and the controller's reads beside a bare count.
 
-`rollup_per_scan_ratio` is the time to compute one round's tables over `rows` samples (the round and the one before it,
-which it looks back at) / the time of one query that sums the same columns over the same rows, in turns in one process;
-the first turn warms up. The round has no tables yet, as it is when a round closes; `rollup_again_s` is the time to
-replace those that it has.
+`rollup_per_scan_ratio` is the time to compute one round's tables / the time of one query that sums the same columns.
+Both read the same `rows` samples: the round's, and those of the round before it, which it looks back at. They take
+turns in one process; the first turn warms up. The round has no tables yet, as it is when a round closes.
+`rollup_again_s` is the time to replace those that it has.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Fresh connections of 100 kB at the kernel's default and with the edge's eBPF program, over emulated paths.
 
 First one after another over five paths, in both families and directions of opening; then several that start together.
-Beside each stands what no sender can go below: a round trip, and the time that the link takes for all of them. Names
-of paths: rate, round trip, queue in packets. CUBIC; the program has the path's rate for a round trip as its window (200
-segments where several start together), and 0.95 of the rate, shared by those that are in their first flights.
+Beside each stands what no sender can go below: a round trip, and the time that the link takes for all of them. Names of
+paths: rate, round trip, queue in packets. All use CUBIC. The program's window is the path's rate for a round trip, or
+200 segments where several start together. Connections in their first flights share 0.95 of the rate.
 """
 
 from __future__ import annotations

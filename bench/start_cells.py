@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bench.start_paths import WAYS, Path
 
-# Of one connection alone, so many a pass: a pass of several at once has as many by itself.
+# Repeats of one connection alone in a pass; a cell of several at once has as many by itself.
 ALONE = 4
 # A cell that no sender could do in this time is left out: megabytes over a cellular link.
 LONGEST_MS = 4000
@@ -50,8 +50,8 @@ class Group:
 
 @dataclass
 class Result:
-    """Of one path, cell and way: times in ms, and segments of all connections together; and of each group, which
-    opened together, and whose connections are no chances of their own."""
+    """One path, cell and way: times in ms, and segments of all connections together; the same by group. A group's
+    connections opened together, so they are not independent."""
 
     ms: list[float] = field(default_factory=list)
     segments: int = 0
@@ -60,7 +60,7 @@ class Result:
     groups: list[Result] = field(default_factory=list)
 
     def begin(self) -> list[Result]:
-        """Of a group that begins: what it counts for."""
+        """The results that a new group counts for."""
         self.groups.append(Result())
         return [self, self.groups[-1]]
 
@@ -218,8 +218,8 @@ def rises(results: Results) -> dict[tuple[str, str], int]:
 
 
 def pooled(results: Results) -> Results:
-    """Of each path, number at once and way the cells of all sizes and edges together, each time as a multiple of the
-    cell's median by default: a cell has a dozen connections, by which chance decides; these have some hundred."""
+    """Cells of all sizes and edges together, by path, number at once and way; times as multiples of the cell's median
+    by default. A cell's dozen connections leave it to chance; these have some hundred."""
     found: Results = defaultdict(Result)
     for (name, cell, way), result in results.items():
         default = results[name, cell, "default"] if (name, cell, "default") in results else Result()

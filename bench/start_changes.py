@@ -74,13 +74,13 @@ def traffic(client: Client, number: int, seconds: float, seen: list[Seen]) -> No
 
 
 def share(results: Iterable[Result]) -> float:
-    """Of the segments that were sent those that were sent again."""
+    """The share of segments that were sent again."""
     found = list(results)
     return sum(one.resent for one in found) / max(1, sum(one.segments for one in found))
 
 
 def p50(seen: Iterable[Seen], way: str) -> float:
-    """Of 100 kB alone, ms; NaN of nothing."""
+    """The median time of 100 kB alone, ms; NaN where there are none."""
     times = [ms for one in seen if one.way == way and one.cell == ALONE for ms in one.result.ms]
     return median(times) if times else float("nan")
 

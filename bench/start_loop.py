@@ -52,7 +52,7 @@ from lab.lab import Lab
 
 # The program's memory of the most at once; a pass begins anew with one.
 QUIET_S = 11.0
-# Of a path, what Riptide's connections take while it learns: they meet the path now and then.
+# The part of a path's rate that Riptide's connections take while it learns: they meet the path now and then.
 LOAD_SHARE = 0.2
 CONNECTIONS = 4
 

@@ -21,7 +21,7 @@ from lab.topology import gateway
 from lab.wan_config import TUN
 from testkit.edge import enforcement, instant, sealed
 
-# Of the path's rate: acknowledgements, headers and what else is on it.
+# The part of the path's rate that is given; the rest is for acknowledgements, headers and other traffic.
 SHARE = 0.95
 ROUND_S = 10.0
 # The paper's bounds (Riptide, Table I).

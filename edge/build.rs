@@ -117,7 +117,7 @@ fn compile(name: &str) {
     let object = out(&format!("{name}.bpf.o"));
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
     let mut command = Command::new(&clang);
-    // 32-bit instructions. Of the atomics only the addition is used: Linux 5.10 has no other.
+    // 32-bit instructions. Addition is the only atomic in use: Linux 5.10 has no other.
     command.args([
         "-O2",
         "-g",

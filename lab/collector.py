@@ -46,7 +46,7 @@ class Collector:
 
     @property
     def pid(self) -> int:
-        """Of the running process."""
+        """The running process's number."""
         if self._process is None:
             raise CollectorError("the collector does not run")
         return self._process.pid

@@ -12,8 +12,8 @@ class Flow:
     """One direction of a connection (`ADDRESS:PORT`, IPv6 in brackets) in one interval of the wall clock.
 
     `most_bytes` is the most that one base round trip carried; bytes are TCP's payload, what was sent again included.
-    Of base round trips that follow one another, each from the first segment after the one before: the sum of their
-    bytes and of the squares, counted where they ended.
+    `round_trip_bytes` and its squares are sums over base round trips, counted where they ended. They follow one
+    another, each from the first segment after the one before.
     """
 
     src: str

@@ -39,7 +39,7 @@ class State(BaseModel):
 
     lab: str
     namespaces: list[str]
-    # Of the edges that enforce by eBPF.
+    # Those of the edges that enforce by eBPF.
     cgroups: list[str] = []
     processes: list[Recorded] = []
     # The host's list of allowed congestion control algorithms, while the lab has it widened.

@@ -31,7 +31,7 @@ def take_down(lab: str) -> Removed:
         known = state.load(lab)
         left = host.namespaces().intersection(known.namespaces)
         recorded = [entry.process() for entry in known.processes]
-        # Of a start that was killed: started, not yet recorded, and not yet inside.
+        # What a start that was killed left: started, not yet recorded, and not yet inside.
         entering = processes.naming(host.inside(namespace, [])[1] for namespace in left)
         ended = processes.end({*recorded, *entering, *_inside(known, left)}, _GRACE_S)
         # What a process started while it was being ended.

@@ -195,7 +195,7 @@ class Topology(_Frozen):
     enforce: By = "routes"
     pops: Annotated[dict[Name, Pop], Field(min_length=1)]
     rtt_ms: dict[Name, dict[Name, Annotated[float, Field(ge=0, le=60_000)]]] = {}
-    # Of the pairs that rtt_ms does not name; without it, it has to name all.
+    # For the pairs that rtt_ms does not name; without it, rtt_ms has to name all.
     default_rtt_ms: Annotated[float, Field(ge=0, le=60_000)] | None = None
     intra_rtt_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.2
     defaults: Shape = Shape()

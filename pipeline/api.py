@@ -13,7 +13,7 @@ STEP_UNDER_WAY = ("queued", "running", "restarting")
 
 @dataclass
 class Api:
-    """Of the Airflow at `url`, after `log_in`. Raises OSError when it does not answer or refuses."""
+    """The API of the Airflow at `url`, after `log_in`. Raises OSError when it does not answer or refuses."""
 
     url: str
     token: str = ""

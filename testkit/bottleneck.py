@@ -19,7 +19,7 @@ class Path:
     rate_mbit: float
     rtt_s: float
     queue_packets: int
-    # Of the sender's own interface, from which a burst leaves.
+    # The rate of the sender's own interface, from which a burst leaves.
     line_mbit: float = 1000.0
     # Packets lost to others' traffic.
     noise: float = 0.0

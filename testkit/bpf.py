@@ -68,7 +68,7 @@ def shown(kind: str) -> list[dict[str, Any]]:
 
 
 def binary(name: str = "bpf") -> Path:
-    """An example of the edge's; it is built anew where its sources are newer. Of the whole workspace: anything else
+    """An example of the edge's; it is built anew where its sources are newer. The whole workspace is: anything else
     would compile what it needs once more."""
     command = ["cargo", "build", "--locked", "--quiet", "--release", "--workspace", "--example", name]
     subprocess.run(command, cwd=ROOT, check=True)

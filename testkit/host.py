@@ -95,7 +95,7 @@ class Host:
 
     @staticmethod
     def finished(command: list[str]) -> Outcome:
-        """Of a whole command line."""
+        """The outcome of a whole command line."""
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         assert "panicked" not in done.stderr, done.stderr
         return Outcome(done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr)

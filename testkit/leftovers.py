@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lab import host, processes
 
-# Of `testkit.edge` and `testkit.farm`: who made them, and six random digits.
+# Namespaces of `testkit.edge` and `testkit.farm`: who made them, and six random digits.
 NAMESPACE = re.compile(r"sprt-\w+-(?P<pid>\d+)-[0-9a-f]{6}")
 
 

@@ -14,7 +14,7 @@ from testkit.host import LISTEN, Host
 BESIDE = "192.168.0.2"
 # What every edge adds to a bundle: records of connections that it does not name, none of those to the host itself.
 OF_EVERY_EDGE = ("0.0.0.0/0", "::/0", "127.0.0.0/8", "::1/128")
-# Of a connection to each address its option, and the octet of a packet with data.
+# Connects to each address: prints the socket's option, and the octet of a packet with data.
 CONNECT = """
 import json, socket, sys
 open(sys.argv[1] + "/cgroup.procs", "w").write("0")
@@ -34,7 +34,7 @@ print(json.dumps(found))
 
 
 def octets(host: Host, *addresses: str) -> dict[str, list[int]]:
-    """Of a connection to each address, and to BESIDE, what the socket has and what a captured packet has."""
+    """What the socket and a captured packet have, of a connection to each address and to BESIDE."""
     beside = ["ip", "netns", "exec", host.edge.peer, sys.executable, "-c", LISTEN, BESIDE]
     with subprocess.Popen(beside, stdout=subprocess.PIPE, text=True) as listening:
         try:
@@ -49,7 +49,7 @@ def octets(host: Host, *addresses: str) -> dict[str, list[int]]:
 
 
 def in_map(host: Host, member: str) -> dict[str, int]:
-    """Of each prefix in the map of the host's program one byte of its entry, by the program's name for it."""
+    """A byte of each prefix's entry in the map of the host's program, by the program's name for it."""
     [pins] = host.pins.glob("v*")
     [bundle] = _asked("map", "dump", "pinned", pins / "bundle")
     # The types that came with the program.

@@ -36,8 +36,8 @@ class Host:
 
 
 def paths(samples: Sequence[Sample], round_unix_s: int, decided: Mapping[int, Gave]) -> dict[Unit, dict[str, Any]]:
-    """Of each unit with a connection in the round, what round_paths holds but sketches. `decided`: what
-    each earlier round's decisions gave units, for all and on trial."""
+    """What round_paths holds but sketches, for each unit with a connection in the round. `decided`: what each earlier
+    round's decisions gave units, for all and on trial."""
     hosts: dict[Unit, dict[str, Host]] = defaultdict(lambda: defaultdict(Host))
     for row in round_model.sockets(samples, round_unix_s):
         destination = row["dst_pop"] or _prefix(row["client_prefix"], row["ip_version"])
@@ -95,7 +95,7 @@ def _unit(sample: Sample) -> Unit | None:
 
 
 def _within(samples: Sequence[Sample], round_unix_s: int, kind: str) -> list[Sample]:
-    """Of known hosts, each once."""
+    """Samples of known hosts, each once."""
     known = {
         tuple(s[k] for k in IDENTITY): s
         for s in samples
@@ -295,7 +295,7 @@ def _values(hosts: Mapping[str, Host], entry_flights: int) -> dict[str, list[Wei
         if name == "train" and len(shown) == 2 and len(hosts) >= 3:
             slow, fast = sorted(sum(v * w for v, w in host) / sum(w for _, w in host) for host in shown)
             values[name] = [] if fast > 1.4 * slow else values[name]
-    # Of what is in use one or two of many say nothing; where there are no more flights they are all that is known.
+    # One or two of many say nothing of what is in use; where there are no more flights they are all that is known.
     for name in ("carried 0", "path carried 0"):
         if len(values.get(name, [])) < 3 <= entry_flights:
             values[name] = []
@@ -349,7 +349,7 @@ def combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dict
 
 
 def _most(weights: Sequence[int], hosts: int, fewer: int = 0) -> list[int]:
-    """Of three hosts or more each at most as much as the others together, or so much less, and one at least."""
+    """Weights of three hosts or more: each at most as much as the others together, or `fewer`, and one at least."""
     if hosts < 3:
         return list(weights)
     return [min(weight, max(1, sum(weights) - weight - fewer)) for weight in weights]
@@ -393,8 +393,8 @@ def _possible(hosts: Sequence[list[int]]) -> list[list[int]]:
 
 
 def _held_counts(claims: Sequence[list[int]], *, losses: bool = True) -> list[int]:
-    """`claims` of each of the unit's hosts. Of three or more none loses more than three times what the others do, and
-    one flight, one segment, more."""
+    """`claims` of each of the unit's hosts. Among three or more none loses more than three times what the others do,
+    and one flight, one segment, more."""
     hosts = _possible(claims)
     kept = _most([host[0] for host in hosts], len(hosts), fewer=1)
     parts = [[-(-n * most // max(host[0], 1)) for n in host] for host, most in zip(hosts, kept, strict=True)]

@@ -35,7 +35,7 @@ class Seen:
     dst_pop: str = ""
     # The only host that showed it; empty where several did.
     host: str = ""
-    # Of the connections, those above acting_bytes; and of these, those that the application did not limit.
+    # Connections above acting_bytes; and those of them that the application did not limit.
     acting: int | None = None
     eligible: int | None = None
     acting_bytes: int = 100_000

@@ -101,7 +101,7 @@ class Rolled:
         return found
 
     def rows(self, table: str, columns: str = "*", by: str = "src_pop") -> list[Row]:
-        """Of a view of the case's rounds, in its own names."""
+        """Rows of a view of the case's rounds, in its own names."""
         mine = f"startsWith({by}, {{prefix:String}}) and has({{rounds:Array(UInt32)}}, toUnixTimestamp(round))"
         parameters: dict[str, Param] = {"prefix": self.prefix, "rounds": self.rounds}
         found = self.opened().query(f"select {columns} from {table} where {mine}", parameters)

@@ -232,7 +232,7 @@ def _by_host(rows: Iterable[Sample]) -> list[list[Sample]]:
 
 
 def _at_most_the_others(weights: list[int]) -> list[int]:
-    """Of three or more, each at most as much as the others together."""
+    """Weights of three or more: each at most as much as the others together."""
     counting = sum(weight > 0 for weight in weights)
     return weights if counting < 3 else [min(weight, sum(weights) - weight) for weight in weights]
 

@@ -1,10 +1,11 @@
 """One TCP connection over a path of known rate, round-trip time and queue, packet by packet: the counters that its
 kernel would show, and the truth beside them, which no counter shows.
 
-The sender is Linux's in what the counters depend on: slow start and congestion avoidance that grow only a window that
-was filled (tcp_is_cwnd_limited), its decay while less is used and after idle times (tcp_cwnd_application_limited,
-tcp_cwnd_restart), rate samples and which of them is kept (net/ipv4/tcp_rate.c), time with data outstanding in jiffies.
-Every packet is acknowledged by itself, and lost ones are found after three later ones or by a timeout.
+The sender is Linux's in what the counters depend on. Slow start and congestion avoidance grow only a window that was
+filled (tcp_is_cwnd_limited); it decays while less is used and after idle times (tcp_cwnd_application_limited,
+tcp_cwnd_restart). Rate samples, and which of them is kept, are the kernel's (net/ipv4/tcp_rate.c); time with data
+outstanding is in jiffies. Every packet is acknowledged by itself, and lost ones are found after three later ones or by
+a timeout.
 """
 
 from __future__ import annotations

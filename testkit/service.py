@@ -2,8 +2,8 @@
 
     python -m testkit.service --state DIR --bring FILE UNIT [DROP-IN...] -- COMMAND [ARGUMENT...]
 
-The unit's own lines are read, and kept with the kernel's means: the user without name, capabilities, the read-only
-file system with the state directory (DIR) in it, hidden homes and processes, and the filters of system calls, address
+The unit's own lines are read, and kept with the kernel's means: the user without name, capabilities, the read-only file
+system with the state directory (DIR) in it; hidden homes and processes; and the filters of system calls, address
 families, namespaces and executable memory. Not kept: limits of control groups (MemoryMax, CPUQuota, TasksMax),
 PrivateDevices, RestrictSUIDSGID, RestrictRealtime, LockPersonality. FILEs are brought to /srv, where the command finds
 them. Needs root.
@@ -214,7 +214,7 @@ def _refused(service: dict[str, list[str]]) -> _Filter:
         if name not in namespaces:
             for call, number in (("unshare", 0), ("clone", 0), ("setns", 1)):
                 made.rule(_ERRNO | _EPERM, call, _has(number, flag))
-    # Of these the filter cannot see which namespace it is.
+    # The filter cannot see which namespace these join.
     made.rule(_ERRNO | _EPERM, "setns", _Argument(1, _EQUAL, 0, 0))
     made.rule(_ERRNO | _ENOSYS, "clone3")
     if service["MemoryDenyWriteExecute"] == ["yes"]:

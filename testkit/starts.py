@@ -20,7 +20,7 @@ from lab.topology import Topology
 TRANSFERS = Path(__file__).parents[1] / "lab/transfers.py"
 SEGMENT = 1448
 SERVER = "srv"
-# Of the path's rate: acknowledgements, headers and what else is on it.
+# The part of the path's rate that is given; the rest is for acknowledgements, headers and other traffic.
 SHARE = 0.95
 
 

@@ -67,7 +67,7 @@ def message_type(pid: int, address: int) -> int:
 
 
 def is_step(pid: int, registers: ctypes.Array[ctypes.c_ulong], directory: str, only: str) -> bool:
-    """Of the system call that is about to begin."""
+    """Whether the system call that is about to begin is a step."""
     name, place = CALLS.get(registers[ORIG_RAX], ("", None))
     path = text_at(pid, registers[ARGUMENTS[place]]) if place is not None else ""
     if only == "write":

@@ -23,7 +23,7 @@ class Identity(NamedTuple):
 
 
 def records(files: Iterable[Path]) -> list[tuple[str, Identity]]:
-    """Of each record of spool files its host and identity, as the collector reads them back."""
+    """The host and identity of each record of spool files, as the collector reads them back."""
     paths = [str(path) for path in files]
     if not paths:
         return []
@@ -37,12 +37,12 @@ def _named(row: dict[str, Any]) -> tuple[str, Identity]:
 
 
 def in_spool(files: Iterable[Path]) -> set[Identity]:
-    """Of all records of one host's spool files."""
+    """The identities of all records of one host's spool files."""
     return {identity for _, identity in records(files)}
 
 
 def in_store(store: Store) -> set[Identity]:
-    """Of all rows of tcp_samples, each counted once however often it was delivered."""
+    """The identities of all rows of tcp_samples, each counted once however often it was delivered."""
     rows = store.query("select distinct poll_sequence, netns, cookie, kind from tcp_samples")
     return {Identity(row["poll_sequence"], row["netns"], row["cookie"], row["kind"]) for row in rows}
 

@@ -77,7 +77,7 @@ def test_what_a_collector_sends_reaches_the_panel(tree: Path, tmp_path: Path) ->
 def test_the_collector_reads_it(tree: Path) -> None:
     """Compiled, with the contract's own types: a field that only one of the two has does not pass.
 
-    Of the whole workspace with its dependencies for development, as the linter checks it: of less, crates have other
+    It is the whole workspace with its dependencies for development, as the linter checks it: in less, crates have other
     features, and none that is built already would do.
     """
     shutil.copy(ROOT / "Cargo.toml", tree)

@@ -98,7 +98,7 @@ def test_rises_are_held_against_those_of_one_half_of_the_defaults_over_the_other
                 one.segments, one.resent = one.segments + 100, one.resent + resent
     default = results["fifty", cell, "default"]
     assert [(one.segments, one.resent) for one in (default, *default.halves())] == [(400, 20), (200, 2), (200, 18)]
-    # Of one group there are no halves.
+    # One group has no halves.
     results["fifty", Cell(100_000, 10), "default"].begin()[0].ms.append(300.0)
     found = rises(results)
     assert {key: count for key, count in found.items() if "halves" not in key[0]} == {
@@ -115,7 +115,7 @@ def test_rises_are_held_against_those_of_one_half_of_the_defaults_over_the_other
 
 
 def of_groups(groups: Sequence[tuple[float, int]]) -> Result:
-    """Of four connections each, with these times and of their 280 segments so many sent again."""
+    """Groups of four connections each, with these times, and so many of their 280 segments sent again."""
     found = Result()
     for ms, resent in groups:
         for one in found.begin():
@@ -137,7 +137,7 @@ def test_what_one_group_of_few_did_is_no_clear_rise() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_same_is_seldom_clearly_more(seed: int) -> None:
-    """Of twenty pairs that differ by chance only hardly any does so clearly; no chance fails it."""
+    """Hardly any of twenty pairs that differ by chance only does so clearly; no chance fails it."""
     chance = Random(seed)
     pairs = [
         [of_groups([(chance.gauss(300, 60), chance.choice([0, 0, 5, 40])) for _ in range(6)]) for _ in "ab"]

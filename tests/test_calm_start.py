@@ -69,7 +69,7 @@ def test_a_change_is_followed(rate: float, queue: float) -> None:
 
 @pytest.mark.proof
 def test_thin_paths_gain_more_where_they_borrow() -> None:
-    # Of twenty thin pairs one or two decide it.
+    # Among twenty thin pairs one or two would decide it.
     found = weeks(pairs=100, days=0.75, seed=3, policy=Policy())
     thin = {name: one for (name, which), one in found.items() if which == "half thin: the thin"}
     ours, alone = thin["start"], thin["the same without groups"]

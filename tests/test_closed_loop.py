@@ -103,7 +103,8 @@ def test_a_short_queue_gets_what_fits_it(summary: dict[str, Any]) -> None:
     segments two flights carry 100 KB, a round trip less than the default's three. What is learnt of eight connections
     on a busy machine may be below: such a window costs nothing. Half of the twenty of 100 KB meet a burst with odds of
     one in a million where one in thirteen does. Over the three sizes, by their bytes, a tenth more is sent again with
-    such odds where one in fourteen meets one that costs it 30 points, or one in fifty one that costs it half."""
+    such odds in two cases: one in fourteen meets a burst that costs it 30 points, or one in fifty meets one that costs
+    it half."""
     one = row(summary, "ams", "nyc")
     assert one["retransmit_p50_after"] <= 0.02
     assert more_sent_again([each for each in summary["pairs"] if (each["src"], each["dst"]) == ("ams", "nyc")]) <= 0.1

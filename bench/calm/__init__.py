@@ -1,8 +1,8 @@
 """How calm the control laws are: simulated paths over days, our law and the naive ones side by side (`make calm`).
 
-`paths` makes what a fleet's paths might do, `controllers` are the laws of initial windows, `simulate` plays them
-against each other and counts changes, harm and gain, `pairs` is the bench, `plot` draws it. `prefixes` is the same of
-the law of client prefixes, `guard` of the loss guard. `start_weeks` plays the law of starts (`start_controllers`) over
-`start_paths`; what connections meet there says `flights`, a model that `measured` holds against the lab, through
-`start_flights`.
+`paths` makes what a fleet's paths might do; `controllers` are the laws of initial windows. `simulate` plays them
+against each other and counts changes, harm and gain; `pairs` is the bench, `plot` draws it. `prefixes` is the same for
+the law of client prefixes, `guard` for the loss guard. `start_weeks` plays the law of starts (`start_controllers`) over
+`start_paths`. `flights` models what connections meet there, through `start_flights`; `measured` holds it against the
+lab.
 """

@@ -5,9 +5,9 @@ senders over links that are as good as infinitely fast, wait in one queue, are s
 acknowledged one round trip later. Senders do what Linux does: CUBIC's slow start with HyStart (tcp_cubic.c), SACK with
 RACK's order of sending (RFC 8985; the path never reorders), proportional rate reduction (RFC 6937), a tail loss probe
 after two round trips, and a timeout of at least 200 ms. A paced connection sends its first ten segments at once, as the
-kernel does (tcp_update_skb_after_send), and then at the smaller of its cap and twice its window a round trip (1.2 times
-outside of slow start); its cap is lifted once `lift_bytes` are acknowledged. What it leaves out: delayed
-acknowledgements, the handshake, the receiver's window, random loss, jitter.
+kernel does (tcp_update_skb_after_send). The others go at the smaller of its cap and twice its window a round trip (1.2
+times outside of slow start). Its cap is lifted once `lift_bytes` are acknowledged. Left out: delayed acknowledgements,
+the handshake, the receiver's window, random loss, jitter.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ class Path:
         return self.rtt_ms + at_once * size * 8 / self.rate_mbit / 1000
 
     def left(self, at_once: int) -> Path:
-        """What bulk connections leave to so many fresh ones: their share of the rate, and the queue that CUBIC's
-        sawtooth (0.7 to 1 of what the pipe and the queue hold) does not keep filled, which lengthens the round trip."""
+        """The path that bulk connections leave to `at_once` fresh ones: a share of the rate and a part of the queue.
+        CUBIC's sawtooth (0.7 to 1 of what pipe and queue hold) keeps the rest filled, which lengthens the round
+        trip."""
         if not self.flows:
             return self
         service_ms = WIRE * 8 / self.rate_mbit / 1000
@@ -65,7 +66,7 @@ class _Sender:
         self.first = 0 if window > DEFAULT_WINDOW else lift
         self.ssthresh = math.inf
         self.next, self.una, self.pipe = 0, 0, 0
-        # Of each segment the number of its last sending; -1 was delivered; and when that was.
+        # The number of each segment's last sending (-1: delivered), and its time.
         self.sent = [0] * size
         self.sent_at = [0.0] * size
         # Sendings that are not known to have arrived, in their order: (number, segment).
@@ -310,8 +311,8 @@ def completions(
     lift_bytes: int = 60_000,
     is_young: bool = False,
 ) -> tuple[tuple[float, int, int], ...]:
-    """Of each of `at_once` fresh connections (ms from its request to its last byte, segments sent again, of them those
-    of its first flights).
+    """A tuple for each of `at_once` fresh connections: ms from its request to its last byte, segments sent again, and
+    those of them from its first flights.
 
     `size` in bytes, `window` in segments; `rate` in bytes/s is what they share equally, None is a burst, `NO_RATE` is
     paced without a cap. `is_young`: first flights are those of the first round trip, whatever was given."""

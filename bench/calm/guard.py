@@ -95,7 +95,7 @@ def harms(path: Path, window: int) -> bool:
 
 
 def young(path: Path, window: int, count: int, chance: random.Random) -> Observed:
-    """Of `count` connections with objects by chance those that sent at most two windows."""
+    """What `count` connections with random objects showed; only those that sent at most two windows count."""
     sizes = [size for size in chance.choices(OBJECTS, k=count) if size <= 2 * window]
     lost = [again(path, size, window, chance) for size in sizes]
     return Observed(len(sizes), sum(one > 0 for one in lost), sum(lost) / max(1, sum(sizes)))
@@ -153,8 +153,8 @@ Row = tuple[Path, int, tuple[int, int, int], tuple[int, int, int], int]
 
 
 def rows(hours: float, seed: int) -> list[Row]:
-    """Of each path and number of young connections: the summaries of the forgetful guard and ours, and the largest
-    window without harm."""
+    """A row for each path and number of young connections: the summaries of the forgetful guard and of ours, and the
+    largest window without harm."""
     rounds = int(hours * 3600 / INTERVAL_S)
     found = []
     for path in PATHS:

@@ -28,7 +28,7 @@ MEDIAN_EARNED, EARNED_SIGMA = 8.0, 1.0
 # A long-lived connection's window moves between this share of what the path carries and all of it (CUBIC's sawtooth,
 # RFC 9438: beta 0.7).
 SAWTOOTH = (0.7, 1.0)
-# Of a segment, by chance; and the share of young connections whose object fills their first flight.
+# A segment's odds of being lost by chance; the share of young connections whose object fills their first flight.
 LOSS_FLOOR, FILL = 0.0003, 0.5
 YOUNG_PER_EARNED = 10
 
@@ -93,8 +93,8 @@ def moments(path: Path, rounds: int, seed: str) -> Iterator[Moment]:
 
 
 def young_lossy(capacity: float, initcwnd: int, connections: int, chance: np.random.Generator) -> int:
-    """Of so many connections that start with `initcwnd` those that lose any of their first flight: a burst that does
-    not fit loses of all that fill it, and segments get lost by themselves."""
+    """The number of connections, of those that start with `initcwnd`, that lose any of their first flight. A burst that
+    does not fit costs all that fill it; segments also get lost by chance."""
     by_chance = 1.0 - (1.0 - LOSS_FLOOR) ** initcwnd
     share = FILL + (1.0 - FILL) * by_chance if initcwnd > capacity else by_chance
     return int(chance.binomial(connections, share))

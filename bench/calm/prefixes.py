@@ -91,7 +91,7 @@ class Springtide:
         return chosen
 
     def _evidence(self, at: int) -> Table:
-        """Of those that were low often enough to matter or are remembered, as the engine gives it."""
+        """The evidence of prefixes that were low often enough to matter, or are remembered, as the engine gives it."""
         often = np.bitwise_count(self._masks["low_0"]) + np.bitwise_count(self._masks["low_1"])
         often[self._last["low"].astype(int)] = 255
         where = np.flatnonzero(often >= 8)

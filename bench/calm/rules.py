@@ -45,8 +45,8 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of the law without one rule: points of the attainable gain, all and half thin; segments sent again, per cent;
-    rounds that a path is unsafe after a fall."""
+    """The law without one rule: points of the attainable gain, all and half thin; segments sent again, per cent; rounds
+    that a path is unsafe after a fall."""
 
     gain: float
     thin: float
@@ -187,7 +187,7 @@ def measure(run: Run) -> None:
             progress(f"{one or 'all rules'}: {found[one][-1]}")
     copies = [mean(found[""][at : at + len(seeds)]) for at in range(0, len(found[""]), len(seeds))]
     law = mean(copies)
-    # Of a difference of one play to the mean of the copies.
+    # The standard deviation of one play's difference to the mean of the copies.
     spread = np.std([_values(one) for one in copies], axis=0, ddof=1) * np.sqrt(1 + 1 / COPIES)
     noise = Outcome(*map(float, spread))
     of_rules = {rule: _lost(law, mean(found[rule])) for rule in rules}

@@ -29,7 +29,8 @@ Shown = list[list[tuple[float, list[int]]]]
 
 @dataclass
 class Tally:
-    """Of one controller. Changes are of published windows; gain in round trips for each object, against the default."""
+    """One controller's sums. Changes are of published windows; gain is in round trips an object, against the
+    default."""
 
     name: str
     changes: list[int]

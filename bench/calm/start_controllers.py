@@ -22,7 +22,7 @@ from bench.calm.start_paths import SINGLE_SIGMA, SUM_SIGMA, Floats, Ints, Moment
 
 # A collector's samples show at most so many connections of a path's round.
 MOST_SEEN = 50
-# Of those of more than ten segments.
+# Each size's part of the connections with more than ten segments.
 LONG = PARTS[1:] / PARTS[1:].sum()
 # Medians of times differ by this much over the root of flights (natural logarithm).
 TIME_SIGMA = 0.3
@@ -47,13 +47,13 @@ FAST = 1.25e7
 
 class Controller(Protocol):
     name: str
-    # Of what is in use, and of what is on trial.
+    # Changes of what is in use; `trials` counts those of what is on trial.
     changes: Ints
     trials: Ints
 
     @property
     def permille(self) -> Ints:
-        """Of a thousand connections those on trial."""
+        """Connections on trial, per thousand."""
 
     @property
     def trial(self) -> Given:
@@ -109,8 +109,10 @@ class Bursts:
 
 class Late:
     """One who knows what each path carried in the round before, with the policy's part of the rate and its window: what
-    a law reaches that never errs. Follows at once, or `tries`: falls at once by more than the policy's hysteresis, and
-    gives more than that only to a part of the connections, for a round and for as many `flights` as show it."""
+    a law reaches that never errs. Follows at once, or `tries`.
+
+    Who tries falls at once by more than the policy's hysteresis. A rise beyond that goes to a part of the connections
+    first, for a round and for as many `flights` as show it."""
 
     def __init__(self, policy: Policy, name: str, paths: Paths, tries: bool = False, flights: int = 0) -> None:
         self.name, self._policy, self._tries, self._needed = name, policy, tries, flights
@@ -251,8 +253,8 @@ class Start:
     def _carried(
         self, given: Given, others: Given, other: Floats, is_trial: bool, moment: Moment, found: Met, flights: Ints
     ) -> tuple[Floats, Floats]:
-        """Of what a single one is given, and of what all at once are, what the path carries: of that which limits.
-        `other`: the part of those that start with another arm's values."""
+        """The part that the path carries of what one connection is given, and of what all at once are given. Only the
+        one that limits is known, the other is NaN. `other`: the part that starts with another arm's values."""
         each, theirs = (np.minimum(one.rate, one.path / moment.at_once) for one in (given, others))
         together = each * moment.at_once
         beside = each + (moment.at_once - 1) * ((1 - other) * each + other * np.where(theirs > 0, theirs, each))

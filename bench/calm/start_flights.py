@@ -1,8 +1,8 @@
 """What fresh connections of many paths meet, from the flights' model, quickly.
 
 The model knows a round trip's worth of data, the queue in packets, and rates beside the path's: times in round trips
-depend on little else. So it is played once for each cell of a grid (half octaves of the pipe and of windows, octaves of
-queues, an eighth of an octave of rates), at a round trip of 80 ms, and kept."""
+depend on little else. So it is played once for each cell of a grid, at a round trip of 80 ms, and kept. The grid's
+steps are half an octave of the pipe and of windows, an octave of queues, an eighth of an octave of rates."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from bench.calm.flights import DEFAULT_WINDOW, SEGMENT, WIRE, Path, completions
 from bench.calm.start_paths import Floats, Ints, Moment
 
 SIZES = (10_000, 50_000, 100_000, 300_000, 1_000_000)
-# Of young connections so many have each size; first flights are those of more than ten segments: all but the first.
+# The part of young connections that have each size. First flights have more than ten segments: all but the first.
 PARTS = np.array([0.45, 0.2, 0.15, 0.12, 0.08])
 SEGMENTS = np.ceil(np.array(SIZES) / SEGMENT)
-# Of a segment, by chance.
+# A segment's odds of being lost by chance.
 LOSS_FLOOR = 0.0003
 _RTT_MS = 80.0
 _BURST = 127
@@ -49,8 +49,8 @@ class Given:
 
 @dataclass(frozen=True)
 class Met:
-    """Of each path and size: time in round trips, segments sent again, of a flight the chance to lose anything, and the
-    segments of its first flights that are sent again."""
+    """By path and size: time in round trips, segments sent again, a flight's chance to lose anything, and the segments
+    of first flights that are sent again."""
 
     trips: Floats
     resent: Floats
@@ -63,7 +63,7 @@ class Met:
         return share
 
     def lossy_share(self) -> Floats:
-        """Of first flights."""
+        """The share of first flights that lose anything."""
         share: Floats = self.lossy[:, 1:] @ (PARTS[1:] / PARTS[1:].sum())
         return share
 

@@ -32,7 +32,7 @@ TURNS_PER_DAY, TURN_ROUNDS, TURN_FACTOR, TURN_QUEUE = 0.1, (36, 288), (0.25, 4.0
 # Connections that met the path in a round, and young ones, at the busiest hour: medians. Thin paths have no more than
 # three in all.
 MET, MET_SIGMA, YOUNG_PER_MET, THIN_MOST, THIN_MET = 8.0, 1.0, 10, 3, 0.3
-# Of single delivery rates, log2; of the sum of all.
+# Spread of single delivery rates (log2), and of the sum of all.
 SINGLE_SIGMA, SUM_SIGMA = 0.4, 0.1
 REGIONS = 6
 

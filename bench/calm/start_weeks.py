@@ -30,7 +30,7 @@ SETTLE, WATCH = 144, 96
 
 @dataclass
 class Tally:
-    """Of one controller; sums over rounds, a column a path."""
+    """One controller's sums over rounds, a column a path."""
 
     gain: Floats
     attainable: Floats
@@ -98,7 +98,7 @@ def play(controllers: Sequence[Controller], paths: Paths, rounds: int) -> list[T
 
 @dataclass(frozen=True)
 class Change:
-    """Of all paths at once, in the middle of a run."""
+    """A change of all paths at once, in the middle of a run."""
 
     name: str
     rate: float
@@ -168,7 +168,7 @@ def lifted(policy: Policy) -> Policy:
 
 
 def weeks(pairs: int, days: float, seed: int, policy: Policy) -> dict[tuple[str, str], dict[str, float]]:
-    """Of each controller the summaries of all pairs that have evidence, then of a fleet half of which is thin."""
+    """Each controller's summaries: of all pairs with full evidence, then of a fleet half of which is thin."""
     rounds = int(days * ROUNDS_PER_DAY)
     paths = Paths(pairs, seed)
     controllers: list[Controller] = [

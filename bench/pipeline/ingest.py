@@ -1,11 +1,14 @@
 """Rows a second from Kafka into tcp_samples, beside inserting the same rows from ProtobufList files; bytes on the disk.
 
-Each turn is a process of its own with an empty store, so that its CPU time is its own and merges of the turn before do
-not run in it. Kafka's side is what `springtide consume` does. Its clock starts with nothing in flight: the consumers
-have their partitions and have stored a first message of each, all other messages are in the topic but in a transaction
-that is not committed, and the commit starts the clock. It ends when the last row can be read: a last block that is not
-full waits for up to two seconds. The broker's CPU time is not counted: it is another machine's in a real fleet, though
-here it takes its share of the same cores, which counts against us.
+Each turn is a process of its own with an empty store: its CPU time is its own, and merges of the turn before do not run
+in it. Kafka's side is what `springtide consume` does.
+
+Its clock starts with nothing in flight. The consumers have their partitions and have stored a first message of each.
+All other messages are in the topic, in a transaction whose commit starts the clock. It ends when the last row can be
+read: a last block that is not full waits for up to two seconds.
+
+The broker's CPU time is not counted: it is another machine's in a real fleet. Here it takes its share of the same
+cores, which counts against us.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ NUMBERS = re.compile(r"U?Int|Enum|Bool|DateTime")
 
 
 def measure_storage(run: Run, store: Store) -> None:
-    """Of tcp_samples as it is: bytes a row, of its active rows alone, and the ten biggest columns."""
+    """Bytes a row of tcp_samples as it is, of its active rows alone, and of the ten biggest columns."""
     store.execute("optimize table tcp_samples final")
     columns = column_bytes(store, "tcp_samples")
     rows, size = _size(store, "tcp_samples")

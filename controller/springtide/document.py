@@ -23,7 +23,7 @@ MAX_BYTES = 32 << 20
 # Ours nest four deep; the composer recurses.
 MAX_DEPTH = 20
 
-# Of a key, and of what is said of a value: messages are one line that can be read.
+# Characters that are shown of a key, and of what is said of a value: messages are one line that can be read.
 MAX_SHOWN_KEY, MAX_SHOWN = 100, 500
 
 MAPPING_TYPES = ("dict_type", "model_type", "model_attributes_type")
@@ -55,9 +55,11 @@ class Document:
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain data of one document, in one pass. Raises InputError for aliases, which make a small file expand without
-    bound, for depth, which would exhaust the composer's recursion, and for a value that is not what it seems to be or
-    is tagged: an impossible date, `!!bool maybe`, too many digits."""
+    """Plain data of one document, in one pass.
+
+    Raises InputError for aliases, which make a small file expand without bound, and for depth, which would exhaust the
+    composer's recursion. A value that is tagged or is not what it seems to be raises it too: an impossible date,
+    `!!bool maybe`, too many digits."""
 
     def __init__(self, path: Path, text: str) -> None:
         super().__init__(text)

@@ -29,11 +29,11 @@ RESERVED = frozenset({"all", "edges", "localhost", "ungrouped", "rejected"})
 # An IPv4 address is sent and stored as ::ffff:a.b.c.d: an IPv6 prefix over that range would claim it.
 MAPPED_IPV4 = IPv6Network("::ffff:0:0/96")
 MAX_TENANTS = 64
-# Pairs of a port and an address; and of those with an address, with each of which every socket of a round is compared
-# (256 of them doubled the time of a roll-up of 300,000 sockets, 64 did not show).
+# Pairs of a port and an address; and those that have an address. Every socket of a round is compared with each of
+# these: 256 of them doubled the time of a roll-up of 300,000 sockets, 64 did not show.
 MAX_TENANT_RULES = 256
 MAX_ADDRESS_RULES = 64
-# Of tenants with `start: off`: what the edges' program compares every new connection with.
+# Rules of tenants with `start: off`: the edges' program compares every new connection with them.
 MAX_OPTED_OUT = _core.MAX_OPTED_OUT
 
 
@@ -199,7 +199,7 @@ class Fleet(_Frozen):
         return {edge: name for name, pop in self.pops.items() for edge in pop.edges}
 
     def tenant_rules(self) -> list[TenantRule]:
-        """Of every tenant; no connection matches those of two."""
+        """The rules of every tenant; no connection matches those of two."""
         return [rule for name, tenant in sorted(self.tenants.items()) for rule in tenant.rules(name)]
 
 

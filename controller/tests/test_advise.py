@@ -151,7 +151,7 @@ def test_risks_are_named(home: Home) -> None:
     thin = path(answer, "fra", "203.0.113.0/24")
     assert (thin["risks"], thin["basis"]) == (["thin"], "at_least")
     saved = of_size(thin, 100_000)["saved_ms"]
-    # Of two connections nothing is known but what an endless rate would save: two round trips.
+    # Two connections show nothing but what an endless rate would save: two round trips.
     assert (saved["low"], saved["high"]) == (0, pytest.approx(200, rel=1e-3))
     screen = home.run("advise").stdout
     assert "short queue? (loses without delay" in screen
@@ -173,7 +173,7 @@ def test_the_best_come_first_and_only_what_began_counts(home: Home) -> None:
     answer = home.json("advise", "--top", 1)
     [best] = answer["paths"]
     assert (best["src_pop"], best["destination"]) == ("ams", "fra")
-    # Of 60 kB none has met it.
+    # None of 60 kB has met it.
     assert best["connections"] == 50
     assert best["fresh_connections"] == 900
     assert best["fresh_connections_from"] == {"10000": 900, "50000": 900, "100000": 0, "1000000": 0}
@@ -285,7 +285,7 @@ def test_the_page_opens_with_the_number_and_needs_nothing_else(home: Home, tmp_p
         assert picture["role"] == "img"
         assert set(str(picture["aria-labelledby"]).split()) <= names
     assert all(head["scope"] == "col" for head in page.all("th"))
-    # Each cell says its column where there is no room for a head. Of loss: all, and four paths.
+    # Each cell says its column where there is no room for a head. Loss has a row for all, and four for paths.
     assert len(page.all("td")) == 5 * len(page.all("th"))
     assert all(cell["data-label"] for cell in page.all("td"))
 
@@ -359,7 +359,7 @@ def test_intervals_hold_the_estimate_and_nothing_is_negative(seen: list[tuple[fl
 
 
 def test_an_interval_is_of_rounds_not_of_connections() -> None:
-    """Of ten rounds with ten equal connections each as much is known as of ten connections."""
+    """Ten rounds with ten equal connections each say as much as ten connections."""
     rates = [1e6 * (1 + slot) for slot in range(10)]
     alone = path_of(evidence(rates, list(range(10))), StartPolicy(), paces=False).rate_bytes_per_s
     repeated = path_of(evidence(rates * 10, list(range(10)) * 10), StartPolicy(), paces=False).rate_bytes_per_s

@@ -15,7 +15,7 @@ BAD = """<!doctype html><title>x</title><link rel="icon" href="data:,"><body>
 NARROW = """<!doctype html><meta name="viewport" content="width=device-width"><title>x</title>
 <link rel="icon" href="data:,"><body style="margin: 0">"""
 PLOT = "<svg viewBox='0 0 400 60' width='100%' font-size='12'>{}</svg>"
-# Of each what is wrong with it, and nothing with the last ones.
+# Each with what is wrong with it: nothing with the last ones.
 FAULTS = {
     "<table><tr>" + "<td>a_long_unbroken_word</td>" * 9 + "</table>": "the page is ",
     "<p style='position: fixed; left: -50px'>left of all</p>": 'p "left of all" is outside',

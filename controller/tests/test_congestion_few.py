@@ -54,7 +54,7 @@ def small_pops(factor: float, chosen: int, seed: int, invented: int = 0, rounds:
 @pytest.mark.parametrize("chosen", [12, 20])
 @pytest.mark.parametrize(("factor", "least", "most"), [(1.3, 0, 0), (1.0, 0, 2), (0.3, 18, 20)])
 def test_a_pop_with_few_chosen_is_given_back_too(chosen: int, factor: float, least: int, most: int) -> None:
-    """Of twelve chosen about eight are treated: fewer than the interval by resampling asks for."""
+    """About eight of twelve chosen are treated: fewer than the interval by resampling asks for."""
     gone = 0
     for seed in range(20):
         decided, treated = small_pops(factor, chosen, seed)

@@ -106,7 +106,7 @@ def test_a_round_without_evidence_is_neither_low_nor_not() -> None:
 
 
 def test_by_the_strictest_policy_nothing_but_low_rounds_show_it() -> None:
-    """Of 1.0 there is no excess: that none were needed would choose whatever was measured."""
+    """A duty of 1.0 leaves no excess: to ask for none would choose whatever was measured."""
     with pytest.raises(ValueError, match=r"less than or equal to 0\.95"):
         policy(enter_duty=1.0)
     assert one([prefix([0, 0, 0, 1] * 5)], policy(enter_duty=0.95, max_flap_rate=1.0)) == []

@@ -91,7 +91,7 @@ def numbers(table: Any) -> set[int]:
 
 
 def test_prefixes_are_chosen_by_their_path_and_by_nothing_else(store: Store) -> None:
-    """Of 20 paths with a known rate, the slowest four."""
+    """The slowest four of 20 paths with a known rate are chosen."""
     ordinary = {n: [Client(1e6 * (1 + n / 10), 0.05, 6_000_000)] * 4 for n in range(15)}
     slow = {n: [Client(150_000.0 + n, 0.08, 2_000_000)] * 4 for n in range(20, 23)}
     # One of the slow ones is served by several algorithms; for some connections no record has the algorithm.
@@ -116,7 +116,7 @@ def test_prefixes_are_chosen_by_their_path_and_by_nothing_else(store: Store) -> 
 
 def test_a_prefix_under_two_algorithms_is_one_number(store: Store) -> None:
     """By hand: three connections at 1 MB/s and one under BBR at 8, which counts as 4: the fourth root of 1 * 1 * 1 * 4
-    is 1.414 MB/s. As delivered, with 8, it is 2 ** 0.75 = 1.682 MB/s. Of 11 prefixes a fifth are two."""
+    is 1.414 MB/s. As delivered, with 8, it is 2 ** 0.75 = 1.682 MB/s. A fifth of 11 prefixes are two."""
     mixed = [Seen(ROUND, "ams", 0, 1_000_000, connections=3), Seen(ROUND, "ams", 0, 8_000_000, "bbr", connections=1)]
     rates = {1: 1_410_000, 2: 1_420_000, **{n: 5_000_000 + n for n in range(3, 11)}}
     store_rounds(store, [*mixed, *(Seen(ROUND, "ams", n, rate) for n, rate in rates.items())])

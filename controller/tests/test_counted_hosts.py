@@ -279,7 +279,7 @@ def test_one_edge_of_three_moves_its_pair_by_half_at_most() -> Iterator[list[Cou
         assert pair["connections_earned"] == 20 + sockets
         for name in ("cwnd_mean", "cwnd_by_traffic"):
             assert 30 <= pair[name] <= 60, (lie, name, pair)
-        # Of a distribution that is made up for it the middle is as far as the bound reaches.
+        # The middle of a distribution that is made up for it is as far as the bound reaches.
         for name in ("cwnd_p50",) if "tenth" in changes else ("cwnd_p10", "cwnd_p50", "cwnd_p90"):
             assert 20 <= pair[name] <= 80, (lie, name, pair)
 
@@ -402,7 +402,7 @@ def test_where_close_records_are_lost_the_last_decisions_stay(home: Home) -> Non
 
 
 def test_invented_prefixes_decide_little_of_who_is_slow(home: Home) -> None:
-    """Of 30 truthful prefixes of three edges a fifth is slow; one edge more invents 2,000 that are fast."""
+    """A fifth of 30 truthful prefixes of three edges is slow; one edge more invents 200 that are fast."""
     home.policy.write_text(POLICY.replace("low_share: 0.5", "low_share: 0.2, max_new: 500"))
 
     def slow(extra: Sequence[Seen]) -> set[str]:

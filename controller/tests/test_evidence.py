@@ -133,7 +133,7 @@ def test_what_is_counted_of_a_window_is_what_a_round_trip_carried() -> Iterator[
         ours = [share for cookie, share in shares.items() if kinds[cookie] == kind]
         assert len(ours) > 0.9 * sum(one == kind for one in kinds.values())
         assert median(abs(1 - share) for share in ours) < 0.15, kind
-    # Of small answers nothing counts, whatever window we gave them.
+    # Small answers count only where ten segments were carried, whatever window we gave them.
     assert all(truth[cookie] >= 10 for cookie in found if kinds[cookie] == "small")
 
 

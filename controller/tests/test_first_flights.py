@@ -251,7 +251,7 @@ def test_what_may_not_be_read_is_said_and_costs_no_sample(
 def test_sampling_and_other_namespaces_are_as_for_close_records(program: Program, sender: Sender, home: Home) -> None:
     program.apply(BUNDLE)
     collector = Collector(program, home.spool, "--sample", "4")
-    # Of 80 a quarter each, none is taken with odds of 1e-10.
+    # Each of 80 is taken with odds of a quarter: none is with odds of 1e-10.
     sender.send(*[("127.0.2.1", 2_000)] * 80)
     wait_until("80 records", lambda: program.status()["totals"]["records"] >= 80)
     collector.until(1)

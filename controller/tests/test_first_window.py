@@ -55,9 +55,9 @@ class Info:
 def first_windows(info: Info) -> tuple[int, int]:
     """The least and the greatest window that the connection can have begun with.
 
-    In slow start the kernel raises the window by at most one for each segment delivered, and only while it is below
-    twice the most segments that were on their way at once (tcp_is_cwnd_limited). All may be delivered by one
-    acknowledgement: a window that was raised at all was below twice them, and is below three times them.
+    In slow start the kernel raises the window by at most one for each segment delivered. It does so only while the
+    window is below twice the most segments that were on their way at once (tcp_is_cwnd_limited). All may be delivered
+    by one acknowledgement: a window that was raised at all was below twice them, and is below three times them.
     """
     assert (info.ssthresh, info.sent_again) == (UNSET, 0)
     # A FIN is on its way like a segment, and is not counted as one.
@@ -111,7 +111,7 @@ class Pair:
         return server, client
 
     def close_record(self) -> Info:
-        """Of the server's side: the client's ends in another namespace."""
+        """The server's side: the client's ends in another namespace."""
         message = self.closes.recv(65536)
         # struct nlmsghdr, struct inet_diag_msg, then attributes; INET_DIAG_INFO is 2.
         at = 16 + 72

@@ -36,8 +36,8 @@ DEEP_QUEUE = replace(SHORT_QUEUE, queue_packets=400)
 def traffic(
     host: str, path: Path, window_after: int, seed: int, to: str = NYC, **more: Any
 ) -> Iterator[dict[str, Any]]:
-    """Of a host polled every 5 s: 20 clean connections that live all along, and fresh ones of 50 to 100 KB all the
-    time, whose first window is 10 until SINCE."""
+    """Samples of a host polled every 5 s: 20 clean connections that live all along, and fresh ones of 50 to 100 KB all
+    the time, whose first window is 10 until SINCE."""
     chance = random.Random(seed)
     phase = ROUND - 900 + chance.random()
     for cookie in range(20):

@@ -105,7 +105,7 @@ def inputs(
             Verdict.ROLL_BACK,
             "80 of 100 new connections sent much again, 20 of 100 before",
         ),
-        # Of clients only those beyond the bytes from which on they are treated; separately.
+        # Only clients beyond the bytes from which on they are treated; separately.
         (LOSSY, CLEAN, Kind.CLIENTS, FRESH, Verdict.GO, "no worse"),
         (
             one(tally(grown=100), tally(grown=100, grown_lossy=70)),
@@ -286,7 +286,7 @@ def test_a_spread_of_edges_and_minutes_is_no_harm(
 def test_what_edges_differ_in_for_good_and_one_that_recovers_excuse_no_harm(
     changed: list[tuple[int, int]], unchanged: list[tuple[int, int]]
 ) -> None:
-    """Of 1,000 connections those that lost, before and after."""
+    """How many of 1,000 connections lost, before and after, edge by edge."""
 
     def group(shares: list[tuple[int, int]]) -> dict[str, Windows]:
         return {

@@ -39,7 +39,7 @@ def test_goodput_counts_each_request_once(home: Home) -> None:
     lines = [line(n) for n in range(10)] + [line(20, bytes=500), line(21, status=404), line(22, client="2001:db8::1")]
     # Not answered in full, and answered in full.
     lines += [line(24, completion=""), line(25, completion="OK", bytes=500, client="198.51.100.7")]
-    # Of nobody's network.
+    # In nobody's network.
     lines.append(line(23, client="unix:", server="unix:/run/nginx.sock"))
     path = write(home, "access.json", lines)
     again = write(home, "again.json", lines[5:] + lines[:3])

@@ -342,7 +342,7 @@ KEYS.append("request_time_ms")
 def test_every_parsed_line_is_accepted_by_the_engine(
     store: Store, changes: list[dict[str, Any]], junk: list[bytes]
 ) -> None:
-    """Of any lines, those that are taken go in together with all others: none of them can hold the batch up."""
+    """Whatever the lines, those that are taken go in together with all others: none of them can hold the batch up."""
     lines = [line(n + 1, **one) for n, one in enumerate(changes)]
     judged = accesslog.judged(store, [*lines, *junk, line(10_000)], ROUND)
     rows = [row for row in judged if not isinstance(row, str)]

@@ -75,7 +75,7 @@ def test_those_that_lost_something_are_compared_with_those_of_their_prefix_and_s
     assert total == {
         **{"src_pop": "", "destination": "", "ip_version": 0},
         **{"connection_count": 9, "lossy_percent": 33.33},
-        # 500 and 600 ms; without loss 100 and 400. Of all that was outstanding for 8,400 ms.
+        # 500 and 600 ms; without loss 100 and 400. All was outstanding for 8,400 ms.
         **{"times_slower": 2.2, "cost_s": 0.6, "cost_percent": 7.14},
         # One of the two that count them.
         **{"timeout_percent": 50, "timeout_s": 0.3},

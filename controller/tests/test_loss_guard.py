@@ -68,7 +68,7 @@ def test_a_window_is_judged_only_in_rounds_that_it_served_whole() -> None:
 def test_few_connections_add_up_until_they_are_enough() -> None:
     rounds = [observation(20.0), lossy(20.0), *[clean(20.0, young=5)] * 9]
     assert values(rounds, policy(loss_hold_s=0)) == [20, 10, 10, 10, 10, 12, 12, 12, 12, 15, 15]
-    # Of those that lost, three are enough where all did; one of many is nothing.
+    # Three that lost are enough where all did; one of many is nothing.
     assert values([observation(80.0), lossy(80.0, share=1.0, young=3)], policy()) == [80, 10]
     assert values([observation(80.0), lossy(80.0, share=1.0, young=2)], policy()) == [80, 80]
     # A quarter of twenty is not sure; of forty it is.

@@ -56,11 +56,11 @@ def test_the_interval_is_what_the_randomisation_does_not_refuse(seed: int, count
 
 @pytest.mark.parametrize("count", [8, 20, 49, 50, 120])
 def test_nineteen_of_twenty_intervals_cover_the_truth(count: int) -> None:
-    """Of differences with long tails; by the exact distribution and by the normal one."""
+    """Differences have long tails; by the exact distribution and by the normal one."""
     draw = np.random.default_rng(count)
     found = [middle(draw.standard_t(3, count) + 0.5, log2=False) for _ in range(1000)]
     covered = sum(one.low is not None and one.high is not None and one.low <= 0.5 <= one.high for one in found)
-    # Of 1,000, three standard deviations are 21; few differences cover a little more.
+    # Three standard deviations of 1,000 are 21; few differences cover a little more.
     assert 929 <= covered <= 985
 
 
@@ -80,8 +80,8 @@ def test_a_cell_with_one_side_only_says_nothing() -> None:
 
 
 def seconds(treated_share: float, treated: bool) -> float:
-    """The time of 100 kB where ten connections share a bottleneck of 4 Mbit/s over 50 ms, in which a treated one takes
-    three times the part of an untreated one, and waits for two round trips less."""
+    """The time of 100 kB where ten connections share a bottleneck of 4 Mbit/s over 50 ms. A treated one takes three
+    times the part of an untreated one, and waits for two round trips less."""
     taken = 3.0 if treated else 1.0
     all_taken = 10 * (3.0 * treated_share + 1.0 - treated_share)
     return (2 if treated else 4) * 0.05 + 100_000 * all_taken / taken / 500_000
@@ -147,7 +147,7 @@ def test_switching_finds_the_truth_that_a_plain_comparison_misses() -> None:
         found.append(switched.lines(day(policy, seed), policy))
     effects = [of(lines, "all", "busy time") for lines in found]
     covered = sum(one.low is not None and one.high is not None and one.low <= TRUTH <= one.high for one in effects)
-    # Of 200 runs 190 are expected; three standard deviations are 9.
+    # 190 of 200 runs are expected; three standard deviations are 9.
     assert 181 <= covered <= 199
     assert np.mean([one.effect for one in effects if one.effect is not None]) == pytest.approx(TRUTH, abs=0.005)
     assert all(one.high is not None and one.high > plain / 2 for one in effects)

@@ -120,7 +120,7 @@ def test_the_questions_percentiles_are_those_of_plain_arithmetic(home: Home) -> 
     lines.append(line(3, host="fra-1", connect_us=150_001, first_byte_us=200_000, total_us=300_000, window=None))
     gone = {"connect_us": None, "first_byte_us": None, "total_us": None, "window": None}
     lines.append(line(4, host="fra-1", server="10.77.1.1", result="unreachable", **gone))
-    # Of no PoP: shown nowhere.
+    # A server of no PoP is shown nowhere.
     lines.append(line(5, server="192.0.2.1"))
     home.json("ingest-probes", write(home, lines))
     rows = {row["rtt_group"]: row for row in home.json("sql", "probe-times")}

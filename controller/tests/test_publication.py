@@ -218,7 +218,7 @@ def test_a_field_that_no_rule_names_counts_whenever_it_moves(before: Any, after:
 
 
 def test_trials_are_part_of_a_fleets_growth_and_hide_no_loss_of_values() -> None:
-    """Of many trials a few that are promoted in one round, or all, are no growth; ten times as many entries are."""
+    """A few of many trials that are promoted in one round, or all, are no growth; ten times as many entries are."""
     few = {"ams-1": paced(BARE)["ams-1"], "ams-2": paced(OWN, 20)["ams-1"]}
     all_in_use = {"ams-1": paced(OWN)["ams-1"], "ams-2": paced(OWN, 20)["ams-1"]}
     lost = {"ams-1": paced(BARE)["ams-1"], "ams-2": paced(OWN, 5)["ams-1"]}

@@ -333,7 +333,7 @@ def test_paths_that_lose_at_random_get_copies_until_these_do_harm_or_the_loss_en
     assert "the SYN-ACK and the first 20,000 bytes are sent twice" in said
     assert "40 of 400 first flights without copies lost something, 1.0 segments each" in said
 
-    # One in three loses with copies, and one in ten beside them. Of the other path nothing is lost any more.
+    # One in three loses with copies, and one in ten beside them. Nothing is lost any more on the other path.
     second, now[0] = ROUND + INTERVAL, now[0] + INTERVAL
     rows = [
         *flights(second, "ams-1", FRA, every(3, 900), GIVEN),

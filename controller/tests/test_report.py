@@ -31,7 +31,7 @@ POPS = 11
 
 
 def fleet_yaml() -> str:
-    """Of five edges each, one of them held out."""
+    """PoPs of five edges each, one of them held out."""
     lines = ["version: 1", "pops:"]
     for pop in range(POPS):
         lines += [f"  p{pop:02}:", f"    prefixes: [10.{pop}.0.0/24]", "    edges:"]
@@ -64,7 +64,7 @@ def filled(home: Home) -> Home:
     faster = {row["prefix"]: 1.5 for row in first if row["algorithm"] == "bbr"}
     assert 40 < len(faster) < 80
     held = held_out_edges(load_fleet(home.fleet), HoldoutPolicy())
-    # Of every PoP at most two of the four edges apply what was decided; of one PoP connections show nothing.
+    # At most two of a PoP's four edges apply what was decided; connections of one PoP show nothing.
     applied = {f"p{pop:02}-{n}": f"p{pop:02}-{n}" in held or n % 4 == 0 for pop in range(POPS) for n in range(5)}
     shown = [
         {

@@ -183,7 +183,7 @@ def test_shares_are_reported_side_by_side(home: Home, tmp_path: Path) -> None:
                 rows.append({**base, **own, "acked_100k_us": time})
                 trial = {"started_window": 99, "started_arm": 1, "cookie": cookie + 1000, "acked_100k_us": 1}
                 braked = {"started_window": 40, "started_step": 1, "cookie": cookie + 2000, "acked_100k_us": 1}
-                # Of a trial with values, one whose SYN was lost starts as the kernel does.
+                # One on trial with values, whose SYN was lost, starts as the kernel does.
                 lost = {"started_window": 0, "started_arm": 1, "cookie": cookie + 3000, "acked_100k_us": 1}
                 rows += [{**base, **trial, "in_force": False}, {**base, **braked}]
                 rows += [{**base, **lost, "handshake_resent": 1}]
@@ -250,8 +250,8 @@ def test_what_copies_are_good_for_is_reported_without_an_experiment(home: Home, 
 @pytest.mark.parametrize("number", [10, 40])
 @pytest.mark.parametrize("repaired", [0.0, 0.9])
 def test_a_tenth_of_few_connections_neither_hides_an_effect_nor_shows_one(number: int, repaired: float) -> None:
-    """Of 480 path-hours with so many connections each, some meet a loss that makes them eight times longer: one in
-    twenty, and with copies by so much fewer: 8.9 % less time. Intervals hold the truth with odds of 95 %; these do."""
+    """Each of 480 path-hours has `number` connections. One in twenty meets a loss that makes it eight times longer;
+    with copies fewer do, by `repaired`: 8.9 % less time. Intervals hold the truth with odds of 95 %; these do."""
     chance = np.random.default_rng(number)
     truth = 2.0 ** (-3 * 0.05 * repaired) - 1
     rows = []
@@ -271,8 +271,8 @@ def test_a_tenth_of_few_connections_neither_hides_an_effect_nor_shows_one(number
 
 
 def test_what_disable_tests_took_away_is_reported(home: Home, tmp_path: Path) -> None:
-    """Of six couples, eight times: without windows all takes a quarter longer. The tide rises through all tests; rounds
-    of the wash-out, and a pair that an override kept on, show nonsense."""
+    """Six couples, eight times: without windows all takes a quarter longer. The tide rises through all tests; rounds of
+    the wash-out, and a pair that an override kept on, show nonsense."""
     home.fleet.write_text(FLEET)
     hour = (UNTIL // 3600 - 4) % 24
     home.policy.write_text(f"experiment: {{disable_every_days: 1, disable_at_hour: {hour}, disable_for_s: 3600}}\n")

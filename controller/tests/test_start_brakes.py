@@ -89,7 +89,7 @@ def test_what_the_default_lost_explains_a_brake_and_is_asked_again_once_it_is_ol
 
 @pytest.mark.parametrize(("share", "is_cut"), [(0.35, False), (0.1, True)])
 def test_a_brake_that_comes_by_chance_where_the_default_loses_as_often_is_no_harm(share: float, is_cut: bool) -> None:
-    """Of twenty connections that lose in 35 % nine do in every fourth look, and an edge brakes at eight."""
+    """Nine of twenty connections lose in every fourth look where 35 % do, and an edge brakes at eight."""
     lossy: dict[str, Any] = {"lossy_0": int(200 * share), "segments_0": 14_000, "resent_0": int(400 * share)}
     loop = Loop(policy())
     for _ in range(3):

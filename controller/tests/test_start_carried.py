@@ -64,7 +64,7 @@ def test_what_the_path_carried_of_what_a_single_one_is_given() -> Iterator[Rolle
     yield (rolled := Rolled(traffic.rows, decided=DECIDED))
     found = rolled.seen(FRA)
     assert (found["carried_0"], found["carried_1"]) == (0.8, 1.0)
-    # Of what all are given the several say: each was delivered 98,552 bytes in 900 ms.
+    # The several say what is carried of what all are given: each was delivered 98,552 bytes in 900 ms.
     assert found["path_carried_0"] == pytest.approx(4 * 98_552 / 0.9 / 2_000_000, abs=0.001)
     assert np.isnan(found["path_carried_1"])
 

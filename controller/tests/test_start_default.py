@@ -92,7 +92,7 @@ def test_on_a_path_that_loses_at_random_some_start_with_the_default_and_values_s
         last = found["connection_rate"][0]
     assert last > 4e6
     assert changes <= 2 * 5
-    # Of two segments of a hundred the flights show it now and then only.
+    # Where two segments of a hundred are lost, the flights show it now and then only.
     assert loss == 0.02 or (loop.last["trial_permille"][0], loop.last["trial_window"][0]) == (200, 0)
 
 

@@ -122,7 +122,7 @@ def test_one_flight_that_lost_a_tenth_of_its_segments_lowers_what_is_in_use(fres
 
 
 def test_a_trial_beyond_the_trains_of_now_ends(fresh: Loop) -> None:
-    """Of few connections it lasts for hours, and what it began with may be of a path that was."""
+    """With few connections it lasts for hours, and what it began with may be of a path that was."""
     in_use(fresh, 2e6)
     begun = fresh.round(row(connections=3, **trains(6e6), flights_0=1, segments_0=70))
     assert begun["trial_connection_rate"][0] > 5.6e6

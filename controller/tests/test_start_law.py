@@ -70,7 +70,7 @@ def test_what_the_path_does_not_carry_is_lowered(carried: float, after: float) -
     found = loop.round(proved(5e6, flights_0=200, segments_0=60_000, carried_0=carried))
     assert found["connection_rate"][0] == pytest.approx(after * before, rel=1e-5)
     assert (reason(found) is Reason.LOWERED) == (after < 1)
-    # Of a few flights it says nothing.
+    # A few flights say nothing.
     loop = Loop(policy())
     loop.in_use(5e6)
     assert loop.round(proved(5e6, flights_0=2, segments_0=600, carried_0=carried))["connection_rate"][0] == before

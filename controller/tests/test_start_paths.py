@@ -237,7 +237,7 @@ def test_of_three_hosts_the_brake_of_one_alone_is_its_own(braking: int, expected
 
 @together
 def test_no_record_hides_what_others_lost() -> Iterator[Rolled]:
-    """Of what the others send again a quarter is left at least, whatever a record claims to have sent."""
+    """A quarter of what the others send again is left at least, whatever a record claims to have sent."""
     traffic = Traffic()
     traffic.hosts("ams-1", "ams-2", "ams-3", "ams-4")
     for host in ("ams-1", "ams-2", "ams-3"):

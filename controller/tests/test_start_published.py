@@ -181,8 +181,8 @@ def test_a_pops_prefix_that_an_override_leaves_to_the_kernel_is_left_to_it(home:
 
 
 def test_what_gains_least_is_left_out_of_a_full_bundle_and_named(home: Home) -> None:
-    """Of as many IPv6 prefixes as one PoP may have by default, each with all that an entry may have, a few have no
-    room; the prefixes that also use BBR keep it, and other edges their bundles."""
+    """One PoP has as many IPv6 prefixes as it may by default, each with all that an entry may have: a few have no room.
+    The prefixes that also use BBR keep it, and other edges their bundles."""
     home.policy.write_text("enforce: {by: bpf}\n")
     count = Policy().start.max_prefixes
     found = np.zeros(count + 1, DECIDED)

@@ -167,7 +167,7 @@ def test_of_a_step_what_the_path_carried_is_given_to_all(carried: float, after: 
 
 @pytest.mark.parametrize(("t100_us", "why"), [(420_000, Reason.PROMOTED), (700_000, Reason.TRIAL_SLOWER)])
 def test_what_is_carried_is_not_slower_by_chance(t100_us: int, why: Reason) -> None:
-    """Of ten flights in a crowd, beside others that were alone: slower by 40 %, though all of it was carried."""
+    """Ten flights in a crowd, beside others that were alone, are slower by 40 %, though all of it was carried."""
     loop = Loop(policy())
     before = loop.in_use(5e6)["connection_rate"][0]
     path: dict[str, Any] = {"flights_0": 200, "segments_0": 60_000, "carried_0": 1.0}

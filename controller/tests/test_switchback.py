@@ -89,7 +89,7 @@ def test_every_order_is_drawn_as_often_and_a_seed_draws_others() -> None:
         return ["".join("01"[turn(seeded, INTERVAL, "ams", "fra", at).on] for at in own) for own in periods]
 
     found = drawn(law)
-    # Of 3,000 over six orders each has 500; its standard deviation is 20.
+    # Each of six orders has 500 of 3,000; its standard deviation is 20.
     assert set(Counter(found)) == {"0011", "0101", "0110", "1001", "1010", "1100"}
     assert all(400 < count < 600 for count in Counter(found).values())
     same = sum(one == other for one, other in zip(found, drawn(law.model_copy(update={"seed": "b"})), strict=True))

@@ -124,7 +124,7 @@ def test_what_is_switched_off_by_design_passes_the_caps_and_nothing_else_does() 
     assert refused(SWITCHED, before, published(SWITCHED, later, after)) == []
     # The same bundles without the experiment's turns are a fault upstream.
     assert refused(Policy(), before, published(Policy(), later, after)) == ["max_changed_share", "max_withdrawn_share"]
-    # Of those that stay on, one of two may not be lost.
+    # One of two of those that stay on may not be lost.
     stay = sorted(on(SWITCHED, earlier) & after)
     lost = published(SWITCHED, later, after - set(stay[: len(stay) // 2 + 1]))
     assert "max_withdrawn_share" in refused(SWITCHED, before, lost)

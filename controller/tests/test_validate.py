@@ -167,7 +167,7 @@ def test_many_keys_are_refused_at_once() -> None:
     began = time.process_time()
     with pytest.raises(InputError, match="unknown field `0`"):
         parse("b.json", content)
-    # Of its own processor time, which is half a millisecond: nothing else on the machine counts.
+    # Its own processor time, which is half a millisecond: nothing else on the machine counts.
     assert time.process_time() - began < 2
 
 

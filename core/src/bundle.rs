@@ -1,9 +1,9 @@
 //! A bundle: what an edge's new connections start with, by destination, and until when. One JSON document, which is
 //! written, read and checked by this definition everywhere.
 //!
-//! Fields stand in the order of their names. So a document is written in canonical form, keys sorted and without spaces;
-//! its digest is taken of that. Reading is strict: an unknown key, a key that occurs twice, a null, a list in place of
-//! an object, another encoding than UTF-8 and a number that is no whole one are errors.
+//! Fields stand in the order of their names. So a document is written in canonical form, keys sorted and without
+//! spaces; its digest is taken of that. Reading is strict: errors are an unknown key, a key that occurs twice, a null,
+//! a list in place of an object, a number that is not whole, and any encoding but UTF-8.
 
 use std::fmt;
 

@@ -17,7 +17,7 @@
 #include "maps.h"
 
 #define IPPROTO_TCP 6
-/* Of Linux 6.6: the next program of the device decides. */
+/* From Linux 6.6: the next program of the device decides. */
 #define GO_ON -1
 #define IPV6_HEADER 40
 /* NET_XMIT_CN: it was queued, and the queue dropped another packet. */

@@ -49,7 +49,7 @@ static __always_inline void note_train(struct bpf_sock_ops *ctx, struct bpf_sock
 		return;
 	}
 	rtt_us = ctx->rtt_min && ctx->rtt_min < start->srtt_us ? ctx->rtt_min : start->srtt_us;
-	/* Of what follows a pause, or was sent no faster than it came, the path made nothing: a train begins with it. */
+	/* The path made nothing of what follows a pause, or was sent no faster than it came: a train begins with it. */
 	if (!start->train_seen || quiet_us > rtt_us / 2 || 2 * (sent_us - start->train_sent_us) > took_us) {
 		start->train_first = delivered;
 		start->train_first_bytes = acked;

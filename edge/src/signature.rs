@@ -99,11 +99,11 @@ fn read_signers(path: &Path) -> Result<Vec<u8>> {
 /// What a signature is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Of these bytes, by an allowed key.
+    /// Signs these bytes, by an allowed key.
     Allowed,
-    /// Of these bytes, by another key.
+    /// Signs these bytes, by another key.
     OtherKey,
-    /// Not one of these bytes, and why.
+    /// Does not sign these bytes, and why.
     OtherContent(&'static str),
 }
 

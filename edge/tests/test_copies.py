@@ -23,8 +23,8 @@ SILENT = "10.77.2.50"
 # One connection in ten is not copied: of 120 none is with odds of 3e-6, and fewer than 84 are with odds of 1e-9.
 COUNT = 120
 COPIES = [{"prefix": "10.77.2.0/24", "copied_bytes": COPIED}, {"prefix": "fd77:2::/48", "copied_bytes": COPIED}]
-# The edge accepts connections, or opens them to an address, and sends so many bytes on each. Of what leaves, by both
-# ports: how often each packet does, the SYN-ACK and segments by the number of their first byte.
+# The edge accepts connections, or opens them to an address, and sends so many bytes on each. What is printed, by both
+# ports: how often each packet leaves, the SYN-ACK and segments by the number of their first byte.
 SEND = """
 import collections, fcntl, json, socket, struct, sys, threading, time
 group, size, count, address = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]

@@ -34,7 +34,7 @@ def entry(prefix: str, **values: Any) -> dict[str, Any]:
     return {"prefix": prefix, **values}
 
 
-# Of one connection to a port, from the address of the other end.
+# Both sockets of one connection to a port; the opener has the listener's address, or `source`.
 SERVED = """
 def served(port, host, source=None):
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -102,7 +102,7 @@ def test_each_object_comes_once_from_each_target(tmp_path: Path) -> None:
 @pytest.mark.root
 @pytest.mark.parametrize("by", ["routes", "bpf"])
 def test_the_servers_side_starts_with_the_window_in_force(host: Host, tmp_path: Path, by: str) -> None:
-    """Of the edge that serves: what it has in force for the prefix of the edge that fetches."""
+    """The edge that serves has the window in force for the prefix of the edge that fetches."""
     commands = [f"route add {near} dev up0 src {far}" for near, far in zip(NEAR, FAR, strict=True)]
     # Whom one asks for a link's address from an address of another link, does not answer.
     [link] = json.loads(host.edge.ip("-j", "link", "show", "up0"))
@@ -323,7 +323,7 @@ def test_whoever_comes_as_the_last_place_is_taken_waits_for_one() -> None:
 
 @pytest.mark.parametrize("half_closed", [False, True])
 def test_what_nobody_reads_is_kept_by_no_kernel(half_closed: bool) -> None:
-    """Of a connection that another one has replaced, or whose client will send no more."""
+    """A connection is given up when another one replaces it, or when its client will send no more."""
 
     def forsaken() -> int:
         """Connections that no process has any more, and whose last bytes nobody has acknowledged."""

@@ -95,7 +95,7 @@ class Push:
         }
 
     def environment(self) -> dict[str, str]:
-        """Of every play: it reaches the edges only, and keeps all below `out`."""
+        """The environment of every play: it reaches the edges only, and keeps all below `out`."""
         return {
             "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
             "ANSIBLE_HOME": str(self.out / "ansible"),

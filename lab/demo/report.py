@@ -103,9 +103,9 @@ def answer(groups: Sequence[Group]) -> str:
 
 
 def losses(probes: Sequence[Mapping[str, Any]], groups: Sequence[Group]) -> list[str]:
-    """A sentence for each path (of `probes` of summary.json) and group that is slower at a quantile by more than a
-    hundredth, as the interval of the difference says, or in which more was sent again; and for each path on which fewer
-    probes came back."""
+    """A sentence for each path (of `probes` of summary.json) and group that is slower, or that sent more again. Slower
+    is a quantile by more than a hundredth, as the interval of the difference says. One more for each path on which
+    fewer probes came back."""
     paths = {(row["src"], row["dst"]) for row in probes}
     found = []
     for row in probes:

@@ -175,7 +175,7 @@ class Demo:
     def decide(self, round_s: int) -> list[dict[str, Any]]:
         """The round's decisions by pair; where too little of it arrived, the last ones stay in force (exit code 3).
 
-        Of an edge that enforces by eBPF they are those of the law of starts, where there is one.
+        For an edge that enforces by eBPF they are those of the law of starts, where there is one.
         """
         found = {law: self.product.json("decide", law, "--round", instant(round_s), accept=(0, 3)) for law in self.laws}
         decisions: list[dict[str, Any]] = found["initcwnd"]["decisions"]

@@ -13,8 +13,8 @@ from typing import Any
 from lab.topology import Topology
 
 LAW = "start"
-# Of deciding and pushing: the second decision sees what the first one's windows did. Where edges pace it sees a share
-# of the first one's starts, and the third what all of them did.
+# Rounds of deciding and pushing: the second decision sees what the first one's windows did. Where edges pace it sees a
+# share of the first one's starts, and the third what all of them did.
 ROUNDS, PACED_ROUNDS = 2, 3
 # Twenty seconds hold less evidence than five minutes, and a demo has few rounds: steps double, as slow start does.
 START_POLICY: dict[str, Any] = {
@@ -68,7 +68,7 @@ def decision(row: Mapping[str, Any]) -> dict[str, Any]:
 def merged(
     topology: Topology, windows: Iterable[dict[str, Any]], starting: Iterable[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Of each pair the decision that its source's first edge enforces."""
+    """Each pair's decision that its source's first edge enforces."""
     paced = {name for name, pop in topology.pops.items() if topology.enforced_by(next(iter(pop.edges))) == "bpf"}
     mine = [one for one in starting if one["src_pop"] in paced and one["dst_pop"] in topology.pops]
     found = {(one["src_pop"], one["dst_pop"], one["ip_version"]) for one in mine}
@@ -81,7 +81,7 @@ def policy(topology: Topology) -> dict[str, Any]:
     chosen = edges(topology)
     if not chosen:
         return {}
-    # Of every connection a record: a lab has few.
+    # A record of every connection: a lab has few.
     enforce: dict[str, Any] = {"record_permille": 1000, "max_trial_permille": START_POLICY["trial_permille"]}
     more: dict[str, Any] = {LAW: START_POLICY, "damping": DAMPING}
     if len(chosen) == len(topology.edges()):

@@ -295,8 +295,8 @@ def test_what_was_taken_back_is_braked_again_once_it_is_worse_and_not_taken_back
 
 
 def test_one_address_that_loses_hugely_does_not_brake_what_was_taken_back(net: Net) -> None:
-    """A path that is worse for all is braked (above): what each may claim is far more than what suffices. Of a megabyte
-    of which a fifth is lost 173 segments are sent again; no more than 72, twelve times the usual six, are with odds of
+    """A path that is worse for all is braked (above): what each may claim is far more than what suffices. Where a fifth
+    of a megabyte is lost, 173 segments are sent again; no more than 72, twelve times the usual six, are with odds of
     2e-15."""
     assert excused(net)["entry"]["brake_step"] == 0
     usual = mean(one["first_resent"] for one in net.program.records()[-20:])

@@ -98,7 +98,7 @@ def test_the_report_opens_with_the_answer_and_names_what_got_worse() -> None:
     assert found[0].startswith("ams to nyc, 10 KB: p50 32 ms instead of 22 (")
     assert found[0].endswith("slower, 95 %).")
     assert sum(line.startswith("ams to nyc, 100 KB: p50 440 ms instead of 330") for line in found) == 1
-    # Of three nothing is clear.
+    # Three make nothing clear.
     assert not [line for line in lost(phase([1, 2, 3]), phase([7, 8, 9])) if "slower" in line]
     assert "10.00% sent again instead of 0.00%" in found[-1]
     assert "more time" in report.answer(summary.by_group(before, after))

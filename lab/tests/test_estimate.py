@@ -23,7 +23,7 @@ from testkit.home import Home
 pytestmark = pytest.mark.root
 
 PORT = 8090
-# Of the slow path, by the topology.
+# The slow path's rate, by the topology.
 SLOW_BYTES_PER_S = 5e6 / 8
 
 SERVE = """
@@ -104,7 +104,7 @@ def test_one_host_says_of_its_own_connections_what_the_store_says_of_them(
             if main["default_is_measured"]:
                 waited = statistics.median(waited_ms[name])
                 print(f"{name}: {main['default_ms']:.1f} ms, where clients waited {waited:.1f}")
-                # Of the same connections, so that no draw is in between: 2 % is usual.
+                # By the same connections, so that no draw is in between: 2 % is usual.
                 assert main["default_ms"] == pytest.approx(waited, rel=0.15)
     if server == "nyc-1":
         # The truth, of the path that is slow: what one of two gets is between half of it and all.
@@ -116,7 +116,7 @@ def test_one_host_says_of_its_own_connections_what_the_store_says_of_them(
 
 
 def overlap(one: dict[str, float], other: dict[str, float], part: float = 0.15) -> bool:
-    """Of two intervals of 95 %, each a little wider."""
+    """Whether two intervals of 95 % overlap, each a little wider."""
     return one["low"] * (1 - part) <= other["high"] * (1 + part) and other["low"] * (1 - part) <= one["high"] * (
         1 + part
     )

@@ -84,7 +84,7 @@ def test_a_lossy_path_loses_its_share(lab: Lab) -> None:
 
 
 def test_parity_brings_back_one_lost_packet_of_a_group(lab: Lab) -> None:
-    """Of groups of four and one, a tenth lost: a packet stays away where another one of its group is lost, too."""
+    """A tenth is lost of groups of four and one: a packet stays away where another one of its group is lost, too."""
     data = lab.topology.model_dump(mode="json", exclude_none=True)
     [lossy] = [one for one in data["paths"] if (one["src"], one["dst"]) == ("nyc", "sin")]
     lossy |= {"loss": 0.1, "parity": {"every": 4, "groups": 1, "wait_ms": 50}}

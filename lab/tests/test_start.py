@@ -43,7 +43,7 @@ def test_a_first_flight_takes_one_round_trip_instead_of_three_and_loses_nothing(
         print(f"{order.path.name}: {default.p50():.0f} ms, with the program {ours.p50():.0f}; {resent}")
         assert not default.errors + ours.errors
         # It is 1.94 over the one and 2.9 over the other: two of four over the one are late by 90 ms with odds of one in
-        # a million where one in 2,400 is. Of 192, half of them beside two busy processes, the latest was by 6 ms.
+        # a million where one in 2,400 is. The latest of 192, half of them beside two busy processes, was late by 6 ms.
         assert (default.p50() - ours.p50()) / order.path.rtt_ms >= 1.5
         # A segment or two are the emulator's timer on a busy machine: none of those 192 lost any. Two of four lose as
         # many, over both paths, with odds of one in a million where one in 3,500 does.
@@ -74,7 +74,7 @@ def test_connections_that_start_together_share_the_rate(lab: Lab, program: Progr
     # Not quite equal shares, so that those that start together do not send at the same moments.
     assert records[0]["rate"] == whole
     for one in records[1:]:
-        # Of whole bytes a second.
+        # Rates are whole bytes a second.
         assert 0.75 * whole - one["at_once"] <= one["rate"] * one["at_once"] <= 1.25 * whole
     assert len({one["rate"] * one["at_once"] // 1000 for one in records}) > 1
     assert program.status()["prefixes"][0]["in_first_flights"] == 0
@@ -113,7 +113,7 @@ def test_every_connection_shows_what_the_path_carries(lab: Lab, program: Program
         lossy = sum(one["first_resent"] > 0 for one in mine)
         print(f"{path.name}: {median(rates):.1f} of {path.rate_mbit} Mbit/s, {len(mine)} trains, {lossy} lossy flights")
         assert len(mine) >= 6
-        # Of each packet of 1500 bytes 1448 or 1428 are data.
+        # Each packet of 1500 bytes has 1448 or 1428 of data.
         assert 0.85 * path.rate_mbit < median(rates) < 1.1 * path.rate_mbit
 
 

@@ -240,7 +240,7 @@ def test_a_run_of_tests_that_is_ended_leaves_nothing(name: str, tmp_path: Path, 
 
 
 def command_lines(name: str) -> list[str]:
-    """Of the processes in the lab's namespaces."""
+    """Command lines of the processes in the lab's namespaces."""
     found = []
     for process in processes.inside(state.load(name).namespaces):
         with contextlib.suppress(OSError):
@@ -293,7 +293,7 @@ def test_a_killed_lab_leaves_neither_programs_nor_cgroups(name: str, tmp_path: P
 
 
 def bundle(path: Path) -> None:
-    """Of an edge that enforces by eBPF."""
+    """A bundle for an edge that enforces by eBPF."""
     now = int(time.time())
     first = {"schema_version": 1, "edge": "ams-1", "pop": "ams", "round": instant(now), "policy_version": "0" * 12}
     rest = {

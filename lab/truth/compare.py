@@ -79,7 +79,7 @@ def match(
 
 
 def judge(connections: Sequence[Connection]) -> dict[str, Any]:
-    """Of those that counted: the median error against the mean and the most, and 0 between them; and the extremes."""
+    """Errors of those that counted: the medians against the mean and the most, and 0 between them; and the extremes."""
     found = [(one.counted, one.mean, one.most) for one in connections if one.counted is not None]
 
     def error(errors: Iterable[float]) -> float | None:

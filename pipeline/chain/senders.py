@@ -44,7 +44,7 @@ class Senders:
         self.broker = Broker(out / "kafka")
         self.collectors: dict[str, Collector] = {}
         self.traces = {edge: Trace(out / f"logs/given-{edge}.strace") for edge in self.edges}
-        # Of every life that ended by itself, in their order.
+        # Counters of every life that ended by itself, in their order.
         self.counters: dict[str, list[dict[str, Any]]] = {edge: [] for edge in self.edges}
         self.victims: list[str] = []
 

@@ -15,10 +15,10 @@ from lab.errors import InputError, LabError
 _CALL = re.compile(r"^(\d+) +([\d.]+) (?:recvfrom\(|<\.\.\. recvfrom resumed>).*sa_family=AF_NETLINK.* = (\d+)$")
 _END = re.compile(r"^(\d+) +([\d.]+) \+\+\+ (killed by SIGKILL|killed by|exited with) .*\+\+\+$")
 _THREAD = re.compile(r"^(\d+) ")
-# Of a line of strace's dump: ` | 00000  c8 01 ... | `, sixteen bytes in two groups.
+# The bytes in a line of strace's dump: ` | 00000  c8 01 ... | `, sixteen in two groups.
 _DUMP, _HEX = " | ", slice(10, 59)
 
-# struct nlmsghdr: length, type, flags, sequence, port. Of struct inet_diag_msg: the peer's port, and the cookie.
+# struct nlmsghdr: length, type, flags, sequence, port. From struct inet_diag_msg: the peer's port, and the cookie.
 _HEADER = struct.Struct("=IHHII")
 _PEER, _COOKIE = struct.Struct(">6xH"), struct.Struct("=44xQ")
 # TCPDIAG_GETSOCK and SOCK_DIAG_BY_FAMILY.

@@ -1,9 +1,13 @@
 """
 ### Housekeeping
 
-Every night: is the schema the one that this version needs, do tables keep their rows as long as the policy requires,
-hours and days of closed rounds, are Kafka's topics as in `topics.yaml` (only looked at, with `SPRINGTIDE_KAFKA`), and
-are old publications gone (`keep_publications`, never one that holds).
+Every night:
+
+- the schema is checked: it has to be the one that this version needs;
+- retention is applied: tables keep their rows as long as the policy requires;
+- closed rounds are summed up to hours and days;
+- Kafka's topics are compared with `topics.yaml` (only looked at, with `SPRINGTIDE_KAFKA`);
+- old publications are removed (`keep_publications`, never one that holds).
 """
 
 from __future__ import annotations

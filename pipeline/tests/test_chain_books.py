@@ -29,7 +29,7 @@ NOTHING: Counter[Polled] = Counter()
 
 
 def polls(host: str, count: int, first: int = 1) -> set[Name]:
-    """Of as many sockets, each in a poll of its own."""
+    """Polls of `count` sockets, each in a poll of its own."""
     return {(host, Identity(number, 7, 100 + number, "POLL")) for number in range(first, first + count)}
 
 

@@ -46,11 +46,11 @@ records as (
         and snd_cwnd > 0
         and not coalesce(delivery_rate_app_limited, false)
         and springtide_is_window_full(rate, coalesce(rtt, 0), snd_cwnd, snd_mss) as is_full,
-        -- The path, and nobody else, limits it: it has met it, the application gave enough, the window was in flight,
-        -- and neither the receiver's window nor the send buffer held it back, now or for most of its time.
+        -- The path, and nobody else, limits it: it has met it, the application gave enough, and the window was in
+        -- flight. Neither the receiver's window nor the send buffer held it back, now or for most of its time.
         is_full
         and springtide_has_met(coalesce(snd_ssthresh, 0), coalesce(bytes_retrans, 0), coalesce(bytes_acked, 0))
-        -- Of less than that it may be a start that was ended early (HyStart).
+        -- With less than that it may be a start that was ended early (HyStart).
         and bytes_acked >= 100000
         and (snd_wnd is null or snd_wnd > toUInt64(snd_cwnd) * snd_mss)
         and 2 * (coalesce(rwnd_limited, 0) + coalesce(sndbuf_limited, 0)) <= coalesce(busy_time, 0) as is_met
@@ -95,8 +95,8 @@ sockets as (
             )
         ) as train_rate,
         maxIf(coalesce(bytes_acked, 0), is_recent) as acked,
-        -- As the laws have it: what it was delivered over the time in which it had data in flight
-        -- (sql/rollup/4_path_sockets.sql), and rates of full windows, or of more in a round trip than the default
+        -- As the laws have it: the mean over the time in which it had data in flight (sql/rollup/4_path_sockets.sql),
+        -- or a higher rate that counts. Rates of full windows count, and of more in a round trip than the default
         -- window (sql/rollup/2_sockets.sql). Other rates may be of one segment.
         greatest(
             toUInt64(least(springtide_mean_rate(acked, maxIf(coalesce(busy_time, 0), is_recent)), 100000000000)),
@@ -294,7 +294,7 @@ units as (
             ),
             reached_rate > 0 and low_rtt > 0
         ) as reached_picks,
-        -- Of answers that began otherwise, unrecorded, only those with losses may look like the default's: where more
+        -- Unrecorded answers that began otherwise may look like the default's only if they lost something: where more
         -- began otherwise than not, nothing is known of it.
         if(
             countIf(answer = 1 and is_default)

@@ -1,5 +1,5 @@
 -- How do connections' first flights go, by the values that they started with?
--- Of the records that springtide-edge's program leaves: a window of 0 is the kernel's default. What is lost is of those
+-- By the records that springtide-edge's program leaves: a window of 0 is the kernel's default. What is lost is of those
 -- that sent more than the kernel's own ten segments. Times are since the connection was established.
 --
 -- Parameters:

@@ -1,10 +1,10 @@
 -- What does loss cost?
--- Of all paths together (no src_pop), then of each, the worst first. Closed connections that lost something beside
--- those that lost nothing, to the same prefix and of the same size: how many times longer data was outstanding, how
--- much time is beyond what it had been without loss, and which part of all that is. How many of them waited for a
--- retransmission timeout, and the time from the first to the end of the repair (Linux 6.7). Duplicates that the
--- receiver reported are not losses: these segments were sent again in vain. Handshakes that edges recorded, those that
--- an edge sent again, how often after a second, and how long they waited at least: a second, or the path's timeout.
+-- All paths together (no src_pop), then each, the worst first. Closed connections that lost something beside those that
+-- lost nothing, to the same prefix and of the same size: how many times longer data was outstanding, how much time is
+-- beyond what it had been without loss, and which part of all that is. How many of them waited for a retransmission
+-- timeout, and the time from the first to the end of the repair (Linux 6.7). Duplicates that the receiver reported are
+-- not losses: these segments were sent again in vain. Handshakes that edges recorded, those that an edge sent again,
+-- how often after a second, and how long they waited at least: a second, or the path's timeout.
 --
 -- Parameters:
 --   src String = '': one source PoP; all when empty

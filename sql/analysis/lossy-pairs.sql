@@ -1,6 +1,6 @@
 -- Which pairs of PoPs lose most, and do young connections lose more?
 -- Young ones have sent at most two of the windows that they began with: their loss is what an initial window can cause.
--- Of them those that lost anything, and those that waited for a retransmission timeout.
+-- The shares of them that lost anything, and that waited for a retransmission timeout.
 --
 -- Parameters:
 --   hours UInt32 = 24: how far back from the newest round

@@ -1,17 +1,17 @@
 -- New connections to what a publication names, by host: before the rollout, and after its wave. Parameters: instants in
 -- microseconds since the epoch, oldest <= before < begun <= since < until; horizon_us; lossy and rtt_ratio as in the
 -- policy; hosts and, in the same order, sets: which set of destinations each has; nets, lens (of 128 bits), net_sets
--- and net_classes: the destinations of the sets; lengths: the distinct lens, the longest first; class_kinds,
--- class_changed, class_flights, class_young: for each class the kind of its destinations, whether new connections to
--- them have other values after the wave, how many acknowledged bytes show that the first flight is over, and up to how
--- many a connection is young.
+-- and net_classes: the destinations of the sets; lengths: the distinct lens, the longest first. For each class:
+-- class_kinds, the kind of its destinations; class_changed, whether new connections to them have other values after the
+-- wave; class_flights, how many acknowledged bytes show that the first flight is over; class_young, up to how many a
+-- connection is young.
 --
--- A connection is new in a window of time if its first record is in it and an earlier poll of its namespace did not
--- show it, or if that record shows that nothing was sent yet. It is counted once, whatever its size, by its first
+-- A connection is new in a window of time if its first record is in it, and an earlier poll of its namespace did not
+-- show it. So it is if that record shows that nothing was sent yet. It is counted once, whatever its size, by its first
 -- record in which its first flight has been acknowledged; if none shows that, by its last one if it was closed or seen
--- at two polls (else its flight may not be complete). Only the first eight records, and those within the horizon of
--- the first, count: connections before and after are observed for equally long. Nothing depends on the order of
--- arrival, and a copy of a record changes only the time that eight records cover.
+-- at two polls (else its flight may not be complete). Only the first eight records, and those within the horizon of the
+-- first, count: connections before and after are observed for equally long. Nothing depends on the order of arrival,
+-- and a copy of a record changes only the time that eight records cover.
 with keys as (
     select arrayMap(
         (a, b, c) -> cityHash64(a, toIPv6(b), c),

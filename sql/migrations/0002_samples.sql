@@ -225,7 +225,7 @@ create table if not exists tcp_samples$local$on_cluster (
     -- When the row arrived in the store.
     inserted_at DateTime('UTC') materialized now() codec (DoubleDelta, ZSTD(1)),
     -- A socket as 64 bits, for its host, boot, namespace and cookie: grouping by it takes half the time of grouping by
-    -- these. Of a million sockets two share theirs with a chance of 1 in 40 million. Names are hashed one by one, since
+    -- these. Two of a million sockets share theirs with a chance of 1 in 40 million. Names are hashed one by one, since
     -- the engine then hashes each only once. Hashes are rotated, so that numbers that are swapped or equal do not
     -- cancel each other.
     socket UInt64 alias bitXor(

@@ -267,7 +267,7 @@ create table if not exists rollup_flights$on_cluster (
     -- Bytes of its beginning that were sent twice, and how many segments that were.
     copied_bytes UInt16 default 0 codec (ZSTD(1)),
     copied_segments UInt32 default 0 codec (ZSTD(1)),
-    -- Of these, segments that the other end did not get twice: a loss that the copy repaired, or its word was lost.
+    -- Copied segments that the other end did not get twice: a loss that the copy repaired, or its word was lost.
     repaired_segments UInt32 default 0 codec (ZSTD(1))
 )
 engine = ${replicated}MergeTree$replica
@@ -303,8 +303,8 @@ create view if not exists round_hosts$on_cluster as
 select * except (generation) from rollup_hosts
 where (round, generation) in (select rollups.round, rollups.generation from rollups final);
 
--- Which hosts sent what does not count: one row a host and reason. Of hosts that fleet.yaml does not name the 100 with
--- the most samples have rows; the others are together in one row without a name.
+-- Which hosts sent what does not count: one row a host and reason. Among hosts that fleet.yaml does not name, the 100
+-- with the most samples have rows; the others are together in one row without a name.
 create table if not exists rollup_rogues$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     generation UInt64 codec (Delta, ZSTD(1)),

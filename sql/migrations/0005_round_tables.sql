@@ -55,8 +55,8 @@ create table if not exists rollup_pairs$on_cluster ( -- noqa: PRS
     -- The window that their receivers advertised, segments: how much of an initial window a receiver takes at all. The
     -- windows of the connections seen show nothing of that, since they have grown.
     young_rwnd_p50 Nullable(UInt32) codec (ZSTD(1)),
-    -- Of the young connections, those that lost something, and those that waited for a retransmission timeout. Among
-    -- three hosts or more none counts for more than the others together in these and in young_connections.
+    -- Young connections that lost something, and those that waited for a retransmission timeout. Among three hosts or
+    -- more none counts for more than the others together in these and in young_connections.
     young_lossy_connections UInt64 default 0 codec (ZSTD(1)),
     young_timeout_connections UInt64 default 0 codec (ZSTD(1))
 )
@@ -133,9 +133,9 @@ create table if not exists rollup_prefix_rates$on_cluster (
     acting_bytes UInt64 codec (ZSTD(1)),
     -- Connections with bytes acknowledged in the round.
     connections UInt32 codec (ZSTD(1)),
-    -- Of those, connections with `acting_bytes` acknowledged in their life.
+    -- Acting ones: those with `acting_bytes` acknowledged in their life.
     acting_connections UInt32 codec (ZSTD(1)),
-    -- Of these, connections whose last delivery rate the application limited.
+    -- Acting connections whose last delivery rate the application limited.
     app_limited_connections UInt32 codec (ZSTD(1)),
     -- Acting connections whose rate the application did not limit. All following columns are of these. Those under BBR
     -- are counted apart, so that their rates can be discounted. A connection whose algorithm no record names counts
@@ -197,8 +197,8 @@ create view if not exists round_outcomes$on_cluster as
 select * except (generation) from rollup_outcomes
 where (round, generation) in (select rollups.round, rollups.generation from rollups final);
 
--- The round's closed connections that delivered something to another PoP or to a client, by their tenant, by where they
--- went, and by whether they began with other values than the kernel's. Laws read none of it.
+-- The round's closed connections that delivered something to another PoP or to a client. Rows are by tenant, by where
+-- they went, and by whether they began with other values than the kernel's. Laws read none of it.
 create table if not exists rollup_slices$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     generation UInt64 codec (Delta, ZSTD(1)),

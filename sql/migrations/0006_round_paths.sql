@@ -93,7 +93,7 @@ create table if not exists rollup_paths$on_cluster ( -- noqa: PRS
     path_state AggregateFunction(quantilesTDigestWeighted(0.1, 0.25, 0.5, 0.75, 0.9), Float32, UInt32) codec (ZSTD(1)),
     -- How many connections those were.
     at_once_p90 UInt64 codec (ZSTD(1)),
-    -- Of young connections.
+    -- What the receivers of young connections advertised.
     receiver_window_p50_bytes UInt32 codec (ZSTD(1)),
     -- How fast trains of first segments were delivered, which leave at once with any values: connections that show it,
     -- the lower quartile, and the median.
@@ -135,8 +135,8 @@ create table if not exists rollup_paths$on_cluster ( -- noqa: PRS
     trial_path_carried_permille UInt32 default 0 codec (ZSTD(1)),
     -- Starts with values in force that an edge's brake had cut.
     braked UInt64 codec (ZSTD(1)),
-    -- First flights of more than ten segments that started with the kernel's default beside values in use, since their
-    -- edge's bundle does not name the path (it is held out, or has no part of it); and those that lost something.
+    -- First flights of more than ten segments that started with the kernel's default beside values in use, and those
+    -- that lost something. Their edge's bundle does not name the path: it is held out, or has no part of it.
     default_flights UInt64 codec (ZSTD(1)),
     default_lossy UInt64 codec (ZSTD(1)),
     -- The quantiles of the sketches that the law of starts reads by its default policy, found once as a row is written.

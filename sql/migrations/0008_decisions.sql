@@ -1,7 +1,7 @@
 -- What was decided for each path, round by round, with the inputs. A path is an ordered pair of PoPs, or a PoP and a
 -- client prefix, and an IP version. Each part of its decision has a row of its own, in which the other parts' columns
 -- are empty. A row is a pure function of the history before its round and of the policy: it has no wall-clock time of
--- its own. Of numbers 0 is none, null is unknown. Rates are bytes per second, windows segments.
+-- its own. In numbers 0 is none, null is unknown. Rates are bytes per second, windows segments.
 --
 -- Parts lie apart: between the few windows of many rounds are not all the starts of each. A round's rows are written
 -- once and read back once, by the next round. LZ4 takes half of the time of ZSTD for three tenths more on disk. Parts
@@ -196,9 +196,9 @@ create table if not exists path_decisions$on_cluster (
     trial_young UInt32 codec (T64, LZ4),
     trial_young_lossy UInt32 codec (T64, LZ4),
 
-    -- The part recovery: the time after which a lost SYN or SYN-ACK is sent again, 0 is the kernel's. Of the last
-    -- rounds the handshakes and a high quantile of their round trips; the newest timeout that handshakes had, those
-    -- with it and those with the kernel's beside them, and how many of each were sent again.
+    -- The part recovery: the time after which a lost SYN or SYN-ACK is sent again, 0 is the kernel's. The last rounds'
+    -- handshakes, and a high quantile of their round trips; the newest timeout that handshakes had, those with it and
+    -- those with the kernel's beside them, and how many of each were sent again.
     handshake_timeout_ms UInt16 codec (T64, LZ4),
     handshakes UInt32 codec (T64, LZ4),
     handshake_rtt_us Nullable(Float64) codec (LZ4),
@@ -214,8 +214,8 @@ create table if not exists path_decisions$on_cluster (
     copies_overridden Bool,
     copies_hold_until Nullable(DateTime('UTC')),
     copies_hold_s UInt32 codec (T64, LZ4),
-    -- Of the last rounds the first flights without copies, those that sent anything again, and segments that one of
-    -- these sent again in the mean. The same of flights with a shorter, and a longer handshake than the median.
+    -- The last rounds' first flights without copies, those that sent anything again, and segments that one of these
+    -- sent again in the mean. The same of flights with a shorter, and a longer handshake than the median.
     flights UInt32 codec (T64, LZ4),
     flights_lossy UInt32 codec (T64, LZ4),
     resent_each Nullable(Float64) codec (LZ4),
@@ -223,8 +223,8 @@ create table if not exists path_decisions$on_cluster (
     calm_lossy UInt32 codec (T64, LZ4),
     busy_flights UInt32 codec (T64, LZ4),
     busy_lossy UInt32 codec (T64, LZ4),
-    -- First flights with copies, and those without beside them: how many sent anything again, segments that were sent
-    -- twice and those of which one copy was missed, the mean time to 10 kB, and the standard error of the difference.
+    -- First flights with copies, and those without beside them: how many sent anything again. Segments that were sent
+    -- twice, and those of which one copy was missed. The mean times to 10 kB, and the standard error of the difference.
     copied UInt32 codec (T64, LZ4),
     copied_lossy UInt32 codec (T64, LZ4),
     uncopied UInt32 codec (T64, LZ4),
@@ -240,8 +240,7 @@ create table if not exists path_decisions$on_cluster (
     algorithm Enum8('default' = 0, 'bbr' = 1),
     -- Chosen, but keeping the default, so that the benefit of the others is a difference.
     held_out Bool,
-    -- Of the measured rounds of the policy's window those in which the prefix was in the PoP's lowest share by delivery
-    -- rate.
+    -- Measured rounds of the policy's window in which the prefix was in the PoP's lowest share by delivery rate.
     low_rounds UInt8 codec (LZ4),
     -- How often low rounds and others followed each other.
     state_changes UInt8 codec (LZ4),

@@ -4,9 +4,9 @@
 --
 -- The timeout is of all edges of a PoP, so of the hosts with enough handshakes the one with the longest round trips
 -- counts: of three and more the second longest, since one may have invented them. Likewise of three hosts and more the
--- one that sent most again does not count in the comparison. Of first flights none
--- counts for more than the second largest, and one not at all: the one that says most that copies are needed, or that
--- they do harm, or that the path is full (springtide_agreed).
+-- one that sent most again does not count in the comparison. In first flights none counts for more than the second
+-- largest, and one not at all: the one that says most that copies are needed, or that they do harm, or that the path is
+-- full (springtide_agreed).
 --
 -- First flights are those of connections with two segments of data and more whose handshake was not sent again: copies
 -- are not judged by what a timeout of handshakes does.
@@ -168,7 +168,7 @@ flights_of_paths as (
         springtide_agreed(groupArrayIf(of_copies, of_copies[1] > 0), 1) as copies,
         springtide_agreed(groupArrayIf(times, times[1] > 0), 1) as took,
         springtide_agreed(groupArrayIf(times_beside, times_beside[1] > 0), -1) as took_beside,
-        -- Of few the spread may be small by chance: the larger one is taken for both.
+        -- The spread of few may be small by chance: the larger one is taken for both.
         greatest(
             took[3] / took[1] - pow(took[2] / took[1], 2),
             took_beside[3] / took_beside[1] - pow(took_beside[2] / took_beside[1], 2)

@@ -10,7 +10,7 @@
 -- none, its first), the last poll's (if no poll shows it, its first) and the close's. Counters only grow: the minimum
 -- is the baseline, the maximum the last value; a socket with one that decreased is not counted. Nothing depends on the
 -- order, the splitting or the copies of what arrived: other values are the latest record's (within a microsecond, the
--- close's), and a value that is constant in a socket's life, and changes only with fleet.yaml or a collector's
+-- close's). A value that is constant in a socket's life, and changes only with fleet.yaml or a collector's
 -- configuration, is the maximum of the round's.
 insert into rollup_sockets
 with records as (
@@ -383,7 +383,7 @@ judged as (
         if(is_full, min_rtt, least(greatest(rtt, min_rtt), 2 * min_rtt)) as round_trip,
         -- Bytes: what the last rate carries in a round trip. An old rate proves nothing in this round; then the mean
         -- over the time in which data was outstanding is used. If that is far below the old rate it is a mixture with
-        -- small answers, which proves nothing either, unless the path was so full that the round trips have doubled.
+        -- small answers. That proves nothing either, unless the path was so full that the round trips have doubled.
         multiIf(
             is_fresh, intDiv(toUInt128(delivery_rate) * round_trip, 1000000),
             gained_busy > 0

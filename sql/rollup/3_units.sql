@@ -2,8 +2,8 @@
 -- three edges or more half of them at most that only one of these shows. Parameters: generation, round_s,
 -- start_prefixes: how many of each PoP, half_prefixes: half of them.
 --
--- A connection that began in the round with more to send than the kernel's default window could have saved the round
--- trips in which its window was to be doubled, at most seven: to 1,280 segments.
+-- A connection that began in the round with more to send than the kernel's default window could have saved round trips.
+-- They are those in which its window was to be doubled, at most seven: to 1,280 segments.
 insert into rollup_units
 with gains as (
     select

@@ -53,8 +53,8 @@ recorded as (
         greatest(least(coalesce(first_acked_us, 0), 281474976710655), min_rtt_us) as begun_us,
         -- Edges look once a round trip, and take what is acknowledged between two looks for a rate. It is none where
         -- the window was used up before: where neither a round trip at the rate nor the whole object fits it. Nor where
-        -- the kernel paced less than the rate, which is no more than two windows a round trip. Of an object that is
-        -- over within the first round trip the second look is at its close, which comes some milliseconds late.
+        -- the kernel paced less than the rate, which is no more than two windows a round trip. Where an object is over
+        -- within the first round trip, the second look is at its close, which comes some milliseconds late.
         1448 * opened >= least(toFloat64(sent) * min_rtt_us / 1000000, toFloat64(bytes_acked))
         and 2 * 1448 * opened >= 0.95 * sent * min_rtt_us / 1000000
         and (bytes_acked > toFloat64(sent) * min_rtt_us / 1000000 or 50 * bytes_acked >= sent) as is_steady,
@@ -146,11 +146,11 @@ known as (
             and recorded.cookie = beside.cookie
 ),
 
--- What a flight without loss shows. Alone, of what a single one is given: it left at no less for others' sake, and next
--- to none was beside it. With others, while most of the host's part of the path's rate was in use, of that part: what
--- comes back no slower than it left was carried whole. Of less than all of it, as where some of those that start
--- together are on trial, only a limit counts, which comes back clearly slower; of a trial also what was carried, and a
--- tenth more.
+-- What a flight without loss shows. Alone, it shows what is carried of what a single one is given: it left at no less
+-- for others' sake, and next to none was beside it. With others, while most of the host's part of the path's rate was
+-- in use, it shows what is carried of that part: what comes back no slower than it left was carried whole. Where less
+-- than all of it was in use, as where some of those that start together are on trial, only a limit counts, which comes
+-- back clearly slower. For a trial, what was carried and a tenth more counts too.
 flights as (
     select
         *,

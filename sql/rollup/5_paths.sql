@@ -2,10 +2,10 @@
 -- Nothing depends on the order of what arrived (springtide_weighed). All of a path's values are in rows of one kind,
 -- (path, host, measure, list): the influence of one host is bounded in one place, as in 3_pairs.sql.
 --
--- Of first flights a unit has three hosts or more where three have connections, though fewer have flights in the
--- round: one host counts there for no more than the others together, and for one flight at least. What the path carried
--- is a part of what is in use: what one host alone could say would be taken again each round, until nothing is left. So
--- of three hosts or more none has half of the weight there; of two that show it neither shows less than the other; and
+-- In first flights a unit has three hosts or more where three have connections, though fewer have flights in the round:
+-- one host counts there for no more than the others together, and for one flight at least. What the path carried is a
+-- part of what is in use: what one host alone could say would be taken again each round, until nothing is left. So of
+-- three hosts or more none has half of the weight there; of two that show it neither shows less than the other; and
 -- what only one shows is not known. The same holds for how fast first segments were delivered, which lowers what is in
 -- use at once; but where fewer than three have flights, one train of only one counts: the law believes no single one.
 -- Two that differ by more than 1.4 say nothing: to the higher one no others set an end.
@@ -15,11 +15,11 @@
 -- flights would never be. And its lowest round trip is the middle one of the hosts' own: few values make a low
 -- quantile.
 --
--- Lists: 1 delivery rates of connections that met the path, 2 what any of them reached, 3 minimum round trips, 4 round
--- trips, 5 segment sizes, 6 receivers' windows, 7 what all were delivered together, 8 how many those were, 9 how fast
--- first segments were delivered; of first flights by arm: 10 and 11 windows, 12 and 13 rates, 14 and 15, 16 and 17, 18
--- and 19 the times of 10, 50 and 100 kB, 20 and 21 what of a single one's rate the path carried, 22 and 23 what of the
--- rate of all who start at once.
+-- Lists: 1 delivery rates of connections that met the path; 2 what any of them reached; 3 minimum round trips; 4 round
+-- trips; 5 segment sizes; 6 receivers' windows; 7 what all were delivered together; 8 how many those were; 9 how fast
+-- first segments were delivered. Lists of first flights, by arm: 10 and 11 windows; 12 and 13 rates; 14 and 15, 16 and
+-- 17, 18 and 19 the times of 10, 50 and 100 kB; 20 and 21 what of a single one's rate the path carried; 22 and 23 what
+-- of the rate of all who start at once.
 -- Counts, the first of each that of which the others are a part: 30 default starts, lossy ones; 31 and 32 first flights
 -- by arm, lossy ones, segments sent again, segments; 33 those with brake steps or without, with them.
 insert into rollup_paths
@@ -168,9 +168,9 @@ chosen as (
     where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
 ),
 
--- What was delivered together: each host's rate a connection bounded in the same way, at any moment to twice the middle
--- host's highest, and its most connections at once by the sum of the others'. In parts of 2^20, so that every sum is of
--- integers.
+-- What was delivered together, bounded in the same way. Each host's rate a connection is at any moment at most twice
+-- the middle host's highest; its most connections at once are at most the sum of the others'. In parts of 2^20, so that
+-- every sum is of integers.
 busy_hosts as (
     select
         pop,
@@ -372,10 +372,10 @@ claimed as (
     group by at_pop, dst_pop, ip_version, network, measure
 ),
 
--- In proportion to what of a host counts, rounded up: few losses do not become zero. Of three hosts or more none loses
--- more than three times what the others do, of whom there may be none, and one flight and one segment more: one that
--- says that the default loses all would excuse all that a trial loses. The brake of a single one of them is in force
--- there, and says nothing of the others.
+-- In proportion to what of a host counts, rounded up: few losses do not become zero. Among three hosts or more none
+-- loses more than three times what the others do, of whom there may be none, and one flight and one segment more: one
+-- that says that the default loses all would excuse all that a trial loses. The brake of a single one of them is in
+-- force there, and says nothing of the others.
 counted as (
     select
         at_pop,

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from testkit.kafka.broker import Broker
 
 _WAIT_S = 30.0  # for an answer of the broker's: only for a machine that stands still
-# Of one attempt of a query that is made again: one that the client has given up for lost may block for all of its time.
+# One attempt of a query that is made again: one that the client has given up for lost may block for all of its time.
 _TRY_S = 5.0
 T = TypeVar("T")
 

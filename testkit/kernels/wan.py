@@ -125,7 +125,7 @@ def run(series: str) -> dict[str, Any]:
 
 
 def table(result: Mapping[str, Any]) -> str:
-    """Of each path: what was asked for, what the qdiscs and the emulator did in the guest, and the latter here."""
+    """A row a path: what was asked for, what the qdiscs and the emulator did in the guest, and the latter here."""
     lines = ["| path | " + " | ".join(COLUMNS.values()) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
     for name, found in result["ways"].items():
         cells = [" / ".join(f"{found[by][key]:.4g}" for by in BY) for key in COLUMNS]

@@ -1,7 +1,7 @@
 #!/bin/sh
 # shellcheck disable=SC2013,SC2086,SC2154
-# Each line of CONFIG/paths (name, round trip, rate, queue, loss) as `crossing` finds it over springtide-wan, and in a guest, whose first
-# process this is, by the kernel's netem and tbf first. Arguments on a host: CONFIG.
+# Each line of CONFIG/paths (name, round trip, rate, queue, loss), as `crossing` finds it over springtide-wan. In a
+# guest, whose first process this is, by the kernel's netem and tbf first. Arguments on a host: CONFIG.
 config=${1:-}
 if [ -z "$config" ]; then
     export PATH=/bin

@@ -69,13 +69,13 @@ def test_books_balance_over_a_killed_collector_and_miss_what_is_taken_away(tmp_p
             books, claims = senders.settle(url)
             assert [claim for claim, holds in claims.items() if not holds] == []
             assert books.polled == books.delivered + sum(books.dropped.values())
-            # Of what a collector had sent as it was killed, too, there may be copies.
+            # There may be copies of what a collector had sent as it was killed, too.
             copies = sum(rows_in(message.payload) for message in [*messages, *again])
             assert books.duplicates_counted == copies - books.delivered
             assert books.duplicates_counted >= sum(rows_in(message.payload) for message in again) > 0
             assert {message.key for message in messages} == set(site.edges)
 
-            # Samples that are taken out of the store are missed. Of a killed collector's, some might as well have been
+            # Samples that are taken out of the store are missed. Some of a killed collector's might as well have been
             # in its memory, so they are another edge's.
             store = open_store(url, create=False, wait_s=10, on_wait=print)
             try:

@@ -29,7 +29,7 @@ from testkit.traffic import MSS, Socket
 SPRINGTIDE = Path(sys.executable).with_name("springtide")
 GARBAGE = b"\x99not an envelope"
 PATIENCE_S = 120.0  # until a consumer has ended, or all samples are there: only for a machine that stands still
-# Of yesterday: a topic's samples are refused when they are too far from now.
+# Yesterday: a topic's samples are refused when they are too far from now.
 ROUND = (int(time.time()) - 86_400) // 300 * 300
 Samples = list[dict[str, Any]]
 

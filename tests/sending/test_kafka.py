@@ -48,7 +48,7 @@ def shared(network: None, certificate: Certificate, tmp_path_factory: pytest.Tem
 
 @pytest.fixture
 def feed(shared: Broker) -> Iterator[Feed]:
-    """Of a broker that runs, and does again for the next test."""
+    """A feed of a broker that runs, and does again for the next test."""
     yield Feed.of(shared)
     shared.resume()
     if shared.pid is None:
@@ -168,7 +168,7 @@ def test_a_killed_broker_and_a_killed_collector_cost_nothing(load: None, feed: F
 
 
 def test_a_broker_that_accepts_nothing_stops_no_poll_and_fills_no_memory(load: None, feed: Feed, home: Home) -> None:
-    """Of the 120 polls of six seconds half are missed with odds of one in a million where 28 in a hundred are."""
+    """Half of the 120 polls of six seconds are missed with odds of one in a million where 28 in a hundred are."""
     queue = home.path / "queue"
     limit = 1 << 20
     with collector(home.path, feed, "--queue-bytes", "1MiB", interval="50ms") as running:

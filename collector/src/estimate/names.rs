@@ -11,11 +11,11 @@ use saphyr_parser::{Event, Parser};
 
 use crate::sample::connection::peer_prefix;
 
-/// Of a file, bytes.
+/// Bytes of the largest file that is read.
 const MOST_BYTES: u64 = 256 << 20;
 /// Collections in each other: a fleet.yaml has four, and the loader calls itself for each.
 const MOST_NESTED: usize = 20;
-/// Of a name, characters: more is no column of a table.
+/// Characters of a name: a table's column holds no more.
 const MOST_NAME: usize = 60;
 
 /// Names by prefix, those of PoPs before those of autonomous systems.
@@ -26,7 +26,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Of fleet.yaml, and of a table of origins as `springtide asn` takes it; the message says what is wrong with which file.
+    /// Reads fleet.yaml, and a table of origins as `springtide asn` takes it. The message says what is wrong with which
+    /// file.
     pub(super) fn read(fleet: Option<&Path>, origins: Option<&Path>) -> Result<Self, String> {
         let of = |path: Option<&Path>, parse: fn(&str) -> Result<Prefixes, String>| {
             let Some(path) = path else {
@@ -41,7 +42,7 @@ impl Names {
         })
     }
 
-    /// Of a peer.
+    /// The name of a peer.
     pub(super) fn name(&self, peer: IpAddr) -> String {
         self.pops
             .find(peer)

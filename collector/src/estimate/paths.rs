@@ -18,12 +18,12 @@ const MOST_PICKED: usize = 128;
 /// Policy's defaults: from how many connections that met the path on their rates count alone, and which quantile.
 const LEAST_MET: usize = 3;
 const MET_QUANTILE: f64 = 0.5;
-/// Of the others' rates, which are lower bounds.
+/// The quantile of the others' rates, which are lower bounds.
 const REACHED_QUANTILE: f64 = 0.75;
 /// What counts as one observation: connections of the same minutes meet the same path.
 const SLOT_US: i64 = 300_000_000;
 
-/// Of one size.
+/// What answers of one size save.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Saving {
     /// Bytes.
@@ -40,7 +40,7 @@ pub(super) struct Saving {
     pub saved_round_trips: Interval,
 }
 
-/// Of one group.
+/// What one group would gain.
 #[derive(Clone, Debug)]
 pub(super) struct Estimate {
     /// PoP, autonomous system or prefix.
@@ -57,15 +57,15 @@ pub(super) struct Estimate {
     pub fresh_from: [u64; SIZES.len()],
     /// The shortest round trip, ms.
     pub rtt_ms: Interval,
-    /// Of a single connection, bytes a second.
+    /// The rate of a single connection, bytes a second.
     pub rate: Interval,
     /// That the law would give, segments.
     pub window: f64,
     /// By size.
     pub savings: [Saving; SIZES.len()],
-    /// Of the connections that began, each as if what it sent were one answer, ms.
+    /// What the connections that began would save in all, each as if it sent one answer, ms.
     pub total_ms: Interval,
-    /// Of the bytes sent, those that were lost.
+    /// The share of sent bytes that were lost.
     pub lost_share: f64,
 }
 

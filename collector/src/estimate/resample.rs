@@ -3,9 +3,9 @@
 
 /// Resamples.
 pub(super) const DRAWS: usize = 200;
-/// Of fewer slots connections are drawn. Of fewer connections no interval says anything.
+/// Slots from which on they are drawn whole; with fewer, connections are drawn. Fewer connections give no interval.
 pub(super) const LEAST_CLUSTERS: usize = 5;
-/// Of the interval.
+/// The level of the interval.
 const LEVEL: f64 = 0.95;
 
 /// An estimate between the bounds of its interval of 95 %.
@@ -20,7 +20,7 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    /// Of the estimate, which goes first, and what it was in resamples. `values` is not empty.
+    /// Makes the interval of `values`: the estimate, then what it was in resamples. `values` is not empty.
     pub(super) fn of(values: &[f64]) -> Self {
         let estimate = values[0];
         let mut sorted = values.to_vec();

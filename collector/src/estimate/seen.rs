@@ -61,7 +61,7 @@ pub(super) struct Connection {
     pub twice: u32,
     /// The peer's window as it closed, bytes; 0 is none.
     pub receiver_window: u32,
-    /// Of the newest sample, microseconds since the epoch.
+    /// The time of the newest sample, microseconds since the epoch.
     pub seen_us: i64,
 }
 
@@ -282,8 +282,8 @@ fn is_full(sample: &TcpSample, rate: u64) -> bool {
             >= u128::from(bytes) * 1_000_000
 }
 
-/// The path, and nobody else, limits it: its window is full, it has left slow start or was long in it (`has_met` of
-/// sql/rollup/4_path_sockets.sql), and neither the receiver's window nor the send buffer held it back, now or for most of
+/// The path, and nobody else, limits it. Its window is full, and it has left slow start or was long in it (`has_met` of
+/// sql/rollup/4_path_sockets.sql). Neither the receiver's window nor the send buffer held it back, now or for most of
 /// its time.
 fn is_met(sample: &TcpSample, rate: u64) -> bool {
     let threshold = sample.snd_ssthresh.unwrap_or(0);

@@ -9,7 +9,7 @@ use super::paths::{Estimate, Estimates, MOST_GROUPS, SIZES};
 use super::resample::Interval;
 use super::seen::{MOST_CONNECTIONS, Seen};
 
-/// Of SIZES, that the first line reports.
+/// The place in SIZES of the size that the first line reports.
 const REPORTED: usize = 2;
 
 /// Words for connections that do not count.

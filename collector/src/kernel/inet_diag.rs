@@ -32,7 +32,7 @@ pub(crate) mod attribute {
     pub(crate) const CGROUP_ID: u16 = 21;
     pub(crate) const SOCKOPT: u16 = 22;
     pub(crate) const ULP_INFO_NAME: u16 = 1;
-    // Of include/uapi/linux/sock_diag.h, in SK_BPF_STORAGES: a storage, and in it its map's number and its value.
+    // From include/uapi/linux/sock_diag.h, in SK_BPF_STORAGES: a storage, and in it its map's number and its value.
     pub(crate) const STORAGE: u16 = 1;
     pub(crate) const STORAGE_MAP_ID: u16 = 2;
     pub(crate) const STORAGE_MAP_VALUE: u16 = 3;
@@ -144,7 +144,7 @@ pub struct AttributeIter<'a> {
 }
 
 impl<'a> AttributeIter<'a> {
-    /// Of these bytes.
+    /// Walks over these bytes.
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }

@@ -44,7 +44,7 @@ enum State<T> {
 }
 
 impl<T: Pinned> Pin<T> {
-    /// Of the program whose pins are in `directory`; empty for none at all.
+    /// A pin of the program whose pins are in `directory`; empty for none at all.
     pub(crate) fn new(directory: &Path) -> Self {
         let wanted = !directory.as_os_str().is_empty();
         Self {

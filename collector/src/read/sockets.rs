@@ -1,8 +1,8 @@
 //! What is remembered of the sockets of a network namespace from one walk to the next, 16 bytes for each: open
 //! addressing, keyed by cookie.
 //!
-//! Nothing is taken out of its place: what the last two walks did not give is left behind when the table is made anew,
-//! which happens when it fills, when it has become far too large, and when walks can be numbered no further.
+//! Nothing is taken out of its place: what the last two walks did not give is left behind when the table is made anew.
+//! That happens when it fills, when it has become far too large, and when walks can be numbered no further.
 
 use std::collections::HashMap;
 

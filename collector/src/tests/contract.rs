@@ -531,7 +531,7 @@ fn storage(map: u32, value: &[u8]) -> Vec<u8> {
     attribute_bytes(1, &inner.concat())
 }
 
-/// Of a poll's row with these storages: what the contract has of its start values.
+/// A row's start values, as the contract has them: the round, then window, rate, arm and step.
 type Started = (Option<u64>, [Option<u32>; 4]);
 
 fn of_sample(sample: &TcpSample) -> Started {

@@ -51,7 +51,7 @@ struct Forger {
 }
 
 impl Forger {
-    /// Of the namespace of this thread.
+    /// A forger in this thread's namespace.
     fn here() -> Self {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let kind = SocketType::RAW;

@@ -327,8 +327,8 @@ pub fn brakes(share: f64, brake_share: f64, brake_connections: f64) -> bool {
     start::brakes(share, brake_share, brake_connections)
 }
 
-/// Segments by which a window must differ from the one in use (`window`) to be published, and those that one more round
-/// like the one that showed `observed` leads to, by the policy's section `initcwnd` (as JSON).
+/// Segments, by the policy's section `initcwnd` (as JSON): by how many a window must differ from the one in use
+/// (`window`) to be published, and how many one more round that shows `observed` leads to.
 #[pyfunction]
 pub fn window_changes(
     policy: &str,

@@ -9,7 +9,7 @@ from springtide import instants
 from springtide.bundles.model import Bundle, Document, fields_of, seal
 from springtide.laws.entry import Part
 
-# Of the bundle that it undoes: whose it is, and after what it comes.
+# Fields of the bundle that it undoes: whose it is, and after what it comes.
 OF_THE_NEW = ("edge", "pop", "round", "created_at")
 
 

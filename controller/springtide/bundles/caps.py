@@ -167,8 +167,8 @@ class Usual:
 
 @dataclass(frozen=True)
 class ByDesign:
-    """The policy's experiment in a difference: how many routes it withdraws, and what it had switched off before. Of
-    what is `resting`, `due` is to be back now, and `returned` is: (what rested, what came back)."""
+    """The policy's experiment in a difference: how many routes it withdraws, and what it had switched off before. `due`
+    is the part of `resting` that is to be back now; `returned` is back, as (what rested, what came back)."""
 
     withdrawn: int = 0
     resting: Starts = field(default_factory=dict)
@@ -181,7 +181,7 @@ class ByDesign:
 
     @property
     def missing(self) -> int:
-        """Of those that are due with a window, the ones that did not come back with one."""
+        """Routes that are due with a window and did not come back with one."""
         return self.due_routes - sum(bool(old.window and new.window) for old, new in self.returned.values())
 
 

@@ -13,7 +13,7 @@ from springtide.policy.enforce import excluded
 
 
 def own_sides(rules: Iterable[TenantRule]) -> list[Part]:
-    """Of tenants that keep the kernel's default start, as bundles have them."""
+    """Sides of tenants that keep the kernel's default start, as bundles have them."""
 
     def order(rule: TenantRule) -> tuple[int, tuple[int, int, int]]:
         return rule.port or 0, (0, 0, 0) if rule.prefix is None else prefix_order(rule.prefix)

@@ -26,9 +26,10 @@ ANNOUNCED_ANYWAY = 44
 
 @dataclass(frozen=True)
 class Rendered:
-    """A round's bundles, and what was decided and is left out of them because its evidence is too old, or because no
-    bundle may name its prefix, or the fleet has not what an override names (`unusable`, with the reason).
-    `too_many`: of each edge how many starts its bundle has no room for, those that gain least."""
+    """A round's bundles, and what was decided and is left out of them.
+
+    `left_out`: its evidence is too old. `unusable`, with the reason: no bundle may name its prefix, or the fleet lacks
+    what an override names. `too_many`: starts that an edge's bundle has no room for, those that gain least."""
 
     documents: dict[str, Document]
     left_out: list[str]

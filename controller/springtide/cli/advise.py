@@ -60,11 +60,11 @@ def advise(
     From samples alone: `springtide migrate` and `ingest` suffice. Nothing is decided, written or pushed, and no edge
     needs to be able to pace. The newest day by default, up to now.
 
-    For each ordered pair of PoPs, and each client prefix, how much sooner answers of 10, 50 and 100 kB and 1 MB would
-    be there, against the kernel's default start: as answers that began with it took, else at its best (slow start from
-    ten segments, without loss). Rates that nothing but the path limited are the path's; where there are
-    too few the others are a lower bound, and the saving reads >=. In all: for the connections that began, each as if
-    what it sent were one answer.
+    For each ordered pair of PoPs, and each client prefix: how much sooner answers of 10, 50 and 100 kB and 1 MB would
+    be there than with the kernel's default start. The default's time is that of answers that began with it, else its
+    best: slow start from ten segments, without loss. Rates that nothing but the path limited are the path's. Where
+    there are too few, the others are a lower bound, and the saving reads >=. In all: for the connections that began,
+    each as if what it sent were one answer.
 
     Below it, what loss costs: how much longer connections took that lost something, what waited for retransmission
     timeouts, and handshakes that were sent again; and what a timeout of handshakes of their own would save.

@@ -20,9 +20,9 @@ def ingest_probes(files: tuple[Path, ...], store: StoreOptions, fleet_path: Path
     """Load the results of `springtide-edge probe`, one JSON object a line.
 
     An edge's newest probe in five minutes counts, for each other PoP and size, however often it is loaded. Lines that
-    are not in the format, or of a host that fleet.yaml does not name, are kept in FILE.rejected, each once, and
-    reported, and so are files that cannot be read; then the exit code is 2, though everything good has been loaded.
-    It is 1 where a line could not be kept.
+    are not in the format, or of a host that fleet.yaml does not name, are reported, and kept in FILE.rejected, each
+    once. Files that cannot be read are reported too. In both cases the exit code is 2, though everything good has been
+    loaded. It is 1 where a line could not be kept.
 
     \b
     Examples:

@@ -20,7 +20,7 @@ OTHERS_MAY_ANYTHING = stat.S_IRWXG | stat.S_IRWXO
 
 @dataclass(frozen=True)
 class File:
-    """Of an existing file; `mode` are its permission bits."""
+    """An existing file's owner; `mode` are its permission bits."""
 
     mode: int
     uid: int

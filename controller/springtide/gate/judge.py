@@ -34,7 +34,7 @@ class Verdict(StrEnum):
 class Kind(StrEnum):
     """How the publication changes a destination."""
 
-    # Of routes: those whose window differs, and those that keep theirs.
+    # Routes whose window differs, and those that keep theirs.
     WINDOWS = "windows"
     KEPT = "kept"
     # Client prefixes whose congestion control differs.
@@ -71,7 +71,7 @@ class Signal:
     hits: str
     of: str
     most: str
-    # Of a kind's part of the error budget.
+    # The signal's part of a question's error budget.
     weight: float
     words: str
 
@@ -115,7 +115,7 @@ Groups = Mapping[tuple[bool, str], Sequence[tuple[str, Share]]]
 
 @dataclass(frozen=True)
 class Inputs:
-    """Of each kind, group of edges and edge its tallies `before` and `after`; without connections there is none."""
+    """Tallies `before` and `after`, by kind, group of edges and edge; without connections there is none."""
 
     # (kind, whether the edge has new values for it) -> edge -> window -> tally.
     tallies: Mapping[tuple[Kind, bool], Mapping[str, Windows]] = field(default_factory=dict)
@@ -257,9 +257,10 @@ def _pooled(groups: Groups, policy: GatePolicy, common: float = 0.0) -> dict[tup
 
 
 def _spread(groups: Groups, *, compared: bool) -> float:
-    """Of unchanged edges, from before to after. Of two of them either could excuse what it wants: with fewer than three
-    the edges count besides as they were before, beside each other; and as these may differ for good, no more than
-    usual of it does."""
+    """The spread of unchanged edges, from before to after.
+
+    Either of two edges could excuse what it wants. So with fewer than three, edges are also compared beside each other,
+    as they were before. These may differ for good: no more than the usual spread counts then."""
     unchanged = {window: dict(groups[False, window]) if compared else {} for window in ("before", "after")}
     pairs = [
         (share, unchanged["after"][edge]) for edge, share in unchanged["before"].items() if edge in unchanged["after"]
@@ -273,7 +274,7 @@ def _spread(groups: Groups, *, compared: bool) -> float:
 def _shares(
     inputs: Inputs, kinds: Iterable[Kind], changed: bool, window: str, signal: Signal
 ) -> list[tuple[str, Share]]:
-    """Of each edge its share, over these kinds of destinations."""
+    """Each edge's share, over these kinds of destinations."""
     found = []
     for kind in kinds:
         for edge, windows in inputs.tallies.get((kind, changed), {}).items():
@@ -283,7 +284,7 @@ def _shares(
 
 
 def _judged(inputs: Inputs, kind: Kind) -> Iterator[tuple[str, Share]]:
-    """Of each changed edge how many of its new connections since the wave were judged."""
+    """How many of each changed edge's new connections since the wave were judged."""
     for edge, windows in inputs.tallies.get((kind, True), {}).items():
         tally = windows.get("after", Tally())
         yield edge, Share(0, tally.young + tally.grown)
@@ -309,7 +310,7 @@ class Destination:
 
 
 def destinations(before: Mapping[str, Bundle], after: Mapping[str, Bundle]) -> dict[str, tuple[Destination, ...]]:
-    """Of each edge what its bundles name, before (`back`) and after; edge -> destinations.
+    """What each edge's bundles name, before (`back`) and after; edge -> destinations.
 
     The first flight is that of the larger window: the same bytes count before and after.
     """
@@ -360,7 +361,7 @@ def _congestion_controls(bundle: Bundle) -> dict[str, tuple[str, int, bool]]:
 def looked_at(
     of_edges: Mapping[str, Sequence[Destination]], pops: Mapping[str, str], changed: Iterable[str]
 ) -> dict[str, tuple[tuple[Destination, bool], ...]]:
-    """Of each edge the destinations whose new connections are read, and whether they have new values there.
+    """The destinations whose new connections are read, by edge, and whether they have new values there.
 
     An unchanged edge is one to compare with, towards what any edge of its PoP has; so is a changed one as for the kinds
     of which it has nothing itself, since it holds out.

@@ -12,7 +12,7 @@ from springtide.observe.kafka_tables import TOPIC, Source
 from springtide.observe.lag import Ends
 from springtide.store.embedded import EmbeddedStore
 
-# Of a round of five minutes enough is left to decide it; the next run takes what is over.
+# Enough of a round of five minutes is left to decide it; the next run takes what is over.
 LIMIT_S = 120.0
 
 

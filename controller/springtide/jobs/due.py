@@ -77,7 +77,7 @@ def undecided(store: Store, policy: Policy, newest_unix_s: int, anew: Collection
 
     No further back than a day, and where there is no last decision, than RETRIED_ROUNDS. A law that does not decide
     every round can have no rows for one: where only such a law lags behind it is no further than RETRIED_ROUNDS
-    either. Of rounds that were rolled up `anew`, those that were decided before: by what their tables had then.
+    either. Rounds that were rolled up `anew` are among them if they were decided before, by what their tables had then.
     """
     interval_s = policy.round.interval_s
     shortly = newest_unix_s - RETRIED_ROUNDS * interval_s

@@ -64,7 +64,7 @@ def roll_out(site: Site, reason: str, print_line: Callable[[str], None] = print)
 
 
 def _last_verdict(events: Iterable[journal.Event], publication: str) -> str:
-    """Of its rollouts: begun, done, failed, or taken back after it had been done; empty where there was none."""
+    """The last verdict on its rollouts: begun, done, failed, or taken back after it was done; empty without any."""
     last = ""
     for event in events:
         if event.publication == publication and event.event == "rollout":

@@ -237,12 +237,13 @@ class Law(Protocol):
     metrics: Mapping[str, Metric] = MappingProxyType({})
     # Its line in `status` on what sockets show of its treatment; empty: it treats nothing.
     seen_name: str = ""
-    # Of the treatment's benefit: its line in `status`, heading and note in the report, and what could mislead there.
+    # The treatment's benefit: its line in `status`, and its heading and note in the report.
     benefit_name: str = ""
     benefit_title: str = ""
     benefit_note: str = ""
     # Kinds of destinations that it explains: "pop", another PoP, or "prefix", a client prefix.
     explains: Collection[str] = ()
+    # What could mislead in its part of the report.
     caveats: Sequence[str] = ()
 
     def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Rows, Rows]:
@@ -254,7 +255,7 @@ class Law(Protocol):
         return set()
 
     def decide(self, now: int, policy: Policy, seen: Rows, before: Rows, frozen: Collection[str]) -> Rows:
-        """The round's decisions. Pure. Of PoPs that are `frozen` too little of the round arrived to be trusted."""
+        """The round's decisions. Pure. `frozen`: PoPs from which too little of the round arrived to be trusted."""
         ...
 
     def read(self, store: Store, round_unix_s: int) -> Rows:
@@ -266,7 +267,7 @@ class Law(Protocol):
         return self.decisions.write_round(store, round_unix_s, decided, policy.version)
 
     def acting(self, decided: Rows) -> Values:
-        """Of which units a round's decisions set a value, and which, by the unit's key."""
+        """The values that a round's decisions set, by the unit's key."""
         ...
 
     def latest(self, store: Store, until_unix_s: int) -> int | None:

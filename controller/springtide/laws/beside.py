@@ -50,7 +50,7 @@ def read(store: Store, span: Mapping[str, int], *, time: str, treated: str, coun
 
 
 def lines(law: str, outcome: str, rows: Sequence[Row]) -> list[BenefitLine]:
-    """Pure. Of all paths, and of each PoP's."""
+    """Lines for all paths, and for each PoP's. Pure."""
     groups = [("all", "all", list(rows))] if rows else []
     groups += [("PoP", pop, own) for pop, own in grouped(rows, lambda row: str(row["pop"]))]
     return [BenefitLine(law, outcome, by, group, mean(own), method=METHOD) for by, group, own in groups]

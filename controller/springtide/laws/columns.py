@@ -61,7 +61,7 @@ def coded(column: NDArray[np.bytes_] | Coded) -> Coded:
 
 
 def located(own: Keys, wanted: Keys) -> NDArray[np.intp]:
-    """Of each of the sorted keys `wanted` the row that has it, of rows with the keys `own`: the first, -1 is none."""
+    """The row that has each of the sorted keys `wanted`: the first of the rows with the keys `own`, -1 is none."""
     rows, found = _rows(own, wanted)
     if rows is None:
         return np.arange(len(wanted))

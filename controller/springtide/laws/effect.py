@@ -31,7 +31,7 @@ SPAN = "round > fromUnixTimestamp({since:UInt32}) and round <= fromUnixTimestamp
 RESAMPLES = 1000
 # Beyond the usual 95 %: a percentile bootstrap is a little too short for small samples.
 LEVEL = 0.975
-# Of a side, for prefixes. The median of 20 is known to a quarter of the spread.
+# Fewest prefixes on a side. The median of 20 is known to a quarter of the spread.
 MINIMUM = 20
 # Most numbers drawn at once: 80 MB.
 CHUNK = 10_000_000
@@ -124,7 +124,7 @@ def _medians(values: NDArray[np.float64], treated: NDArray[np.bool_], labels: ND
 
 
 def _resampled(values: NDArray[np.float64], quantile: float, draw: np.random.Generator) -> NDArray[np.float64]:
-    """The quantile of each resample. Of sorted values: it is that of the sorted indices."""
+    """The quantile of each resample."""
     at_once = max(1, CHUNK // len(values))
     parts = []
     for start in range(0, RESAMPLES, at_once):

@@ -17,7 +17,7 @@ def _fields(schema: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
         yield from _fields(field.get("items", field))
 
 
-# Of all parts: core/src/bundle.rs defines them, with their bounds.
+# Fields of all parts: core/src/bundle.rs defines them, with their bounds.
 _IS_LIST = dict(_fields(json.loads(bundle_schema())))
 
 

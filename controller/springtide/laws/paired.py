@@ -2,9 +2,9 @@
 differences, with an interval that the randomisation itself gives.
 
 One difference a block: treated less untreated, of the same pair within hours. The hash that ordered the block might as
-well have drawn the same order with both exchanged (laws/switchback.py), and then every difference's sign, were there no
-effect, would be the other one. So Wilcoxon's signed-rank test holds by design, whatever the hours of the day do, and
-the effects that it does not refuse are an interval (Hodges and Lehmann 1963; Lehmann, Nonparametrics, chapter 4):
+well have drawn the same order with both exchanged (laws/switchback.py). Every difference's sign, were there no effect,
+would then be the other one. So Wilcoxon's signed-rank test holds by design, whatever the hours of the day do. The
+effects that it does not refuse are an interval (Hodges and Lehmann 1963; Lehmann, Nonparametrics, chapter 4):
 
     W = the averages of every two differences, each with itself too; estimate = their median;
     interval = from the k-th smallest to the k-th largest, k by the test's distribution
@@ -29,7 +29,7 @@ LEVEL = 0.95
 _OUTSIDE = (1 - LEVEL) / 2
 # The normal distribution's quantile of LEVEL.
 _NORMAL = 1.959964
-# Of fewer than six no interval is as sure as LEVEL; eight leave one of them to be far off.
+# No interval of fewer than six is as sure as LEVEL; with eight, one of them may be far off.
 MINIMUM = 8
 # From so many on the test's distribution is normal to a thousandth.
 _EXACT = 50

@@ -53,7 +53,7 @@ class Decisions:
     def of_core(
         cls, part: Part, decided: np.dtype[np.void], previous: np.dtype[np.void], lasts: Callable[[Frame], Bits]
     ) -> Self:
-        """Of a part that springtide-core decides: it says what the words and the columns are."""
+        """The decisions of a part that springtide-core decides: it says what the words and the columns are."""
         kinds = {name: kind for table in ("seen", "state", "decided") for name, _, kind in _core.columns(part, table)}
         names = decided.names or ()
         instants, flags = ([name for name in names if kinds.get(name) == kind] for kind in ("Instant", "bool"))
@@ -70,7 +70,7 @@ class Decisions:
         if form.kind == "S":
             if name == "destination":
                 return f"toFixedString({name}, {{width:UInt8}}) as {name}"
-            # Of few different ones each is handed over once.
+            # Few differ: each is handed over once.
             return f"toFixedString(toLowCardinality({name}), {form.itemsize}) as {name}"
         if name in self.instants:
             return f"toUInt32(coalesce({name}, toDateTime(0, 'UTC'))) as {name}"
@@ -106,9 +106,9 @@ class Decisions:
         newest = self.last_round(store, round_unix_s, within_s)
         if not newest:
             return Frame.empty(0, self.previous)
-        # Of one thread each part is read in its order, and nothing is sorted.
+        # One thread reads each part in its order, and nothing is sorted.
         found = self._last(store, newest, TABLE, "settings prefer_column_name_to_alias = 1, max_threads = 1", expected)
-        # Of a round that was decided twice, and not merged since, a path may have two rows. To merge costs a fifth.
+        # A path may have two rows in a round that was decided twice, and not merged since. To merge costs a fifth.
         own = (self.previous.names or ())[: len(UNIT_KEY)]
         if not np.logical_or.reduce([begins(found.columns[name]) for name in own]).all():
             found = self._last(store, newest, f"{TABLE} final", _BY_COLUMN, expected)

@@ -49,7 +49,8 @@ class Held:
 
 @dataclass(frozen=True)
 class Standing:
-    """Of the edges of one PoP at one time. `last`: what each held last, in force or no more; without an entry nothing.
+    """What the edges of one PoP hold at one time. `last`: what each held last, in force or no more; nothing without an
+    entry.
 
     `rollout` is the last word on the newest publication: begun, done, failed, taken back, or empty.
     """
@@ -143,7 +144,7 @@ def of_events(events: Iterable[Event], edges: Sequence[str], now_unix_s: int, *,
             if name in published
         ]
         if found:
-            # Of those in force the latest; else the one that was the last to end.
+            # The latest of those in force; else the one that was applied last.
             last[edge] = max(found, key=lambda one: (now_unix_s < one.until, one.since, one.publication.name))
     newest = max(published.values(), key=lambda one: (one.at, one.name), default=None)
     rollout = "" if newest is None else _rollout(listed, newest.name)

@@ -180,7 +180,7 @@ def last_rounds(law: ExperimentPolicy, interval_s: int, round_unix_s: int) -> It
 def off_pairs(
     law: ExperimentPolicy, interval_s: int, pops: Iterable[str], round_unix_s: int
 ) -> frozenset[tuple[str, str]]:
-    """Of these PoPs the ordered pairs that are off by design: none where a switchback would have more than half of them
+    """The ordered pairs of these PoPs that are off by design: none where a switchback would have more than half of them
     off, so that what nobody designed does not pass for it."""
     pairs = list(permutations(sorted(pops), 2))
     found = {pair: turn(law, interval_s, *pair, round_unix_s).why for pair in pairs}
@@ -247,7 +247,7 @@ def contradictions(
 
 
 def untreated_permille(share: float) -> int:
-    """Of a thousand connections those that an edge starts with the kernel's default."""
+    """Connections, per thousand, that an edge starts with the kernel's default."""
     return round(1000 * (1.0 - share))
 
 

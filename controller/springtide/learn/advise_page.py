@@ -84,7 +84,7 @@ def page(advice: Advice, top: int) -> str:
 
 
 def _paths(paths: Sequence[Path]) -> str:
-    """Of each path a line from what its 100 kB take to what they would take."""
+    """A line for each path, from what its 100 kB take to what they would take."""
     most = max(path.saving(MAIN_SIZE).default_ms for path in paths)
     height = ROW * len(paths) + 78
     parts = [
@@ -119,7 +119,7 @@ def _paths(paths: Sequence[Path]) -> str:
 
 
 def _sizes(advice: Advice) -> str:
-    """Of each size a frame as long as it takes by default, filled as far as it would take."""
+    """A frame for each size, as long as it takes by default, filled as far as it would take."""
     means = [(size_bytes, *advice.mean_ms(size_bytes)) for size_bytes in SIZES]
     most = max(default for _, default, _ in means)
     height = ROW * len(means) + 40

@@ -19,7 +19,7 @@ from springtide.learn.resample import DRAWS, LEAST_CLUSTERS, bounds, quantiles
 SIZES = (10_000, 50_000, 100_000, 1_000_000)
 # The engine's: larger than any path's, so that only round trips are left.
 _ENDLESS_RATE = 1e11
-# Of the others' rates by bytes delivered, which are lower bounds, as sql/rollup/5_paths.sql.
+# The quantile of the others' rates by bytes delivered, which are lower bounds, as in sql/rollup/5_paths.sql.
 _REACHED_QUANTILE = 0.75
 # A queue that overflows is full. Where connections that lost something saw less delay than this, it is short: the
 # short queues of the lab add at most a fifth to the round trip.

@@ -19,10 +19,10 @@ from springtide.learn.report import Report
 from springtide.learn.slices import HEAD
 
 WIDTH, HEIGHT, LEFT, RIGHT, BOTTOM = 400, 200, 52, 392, 26
-# Of the first to the fourth line: colour, width, dashes.
+# Colour, width and dashes of the first to the fourth line.
 LINES = (("#7cb6cf", 5, "none"), ("#222", 1.5, "none"), ("#a85b00", 2.5, "8 4"), ("#222", 1.5, "2 3"))
 KEY_ROW = 18
-# Of other outcomes more is better.
+# More is better in other outcomes.
 LESS_IS_BETTER = frozenset(("busy time", "bytes sent again", "time of 10 kB", "time of 100 kB", "segments sent again"))
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em; color: #222 }
@@ -132,7 +132,7 @@ def methods(lines: Sequence[BenefitLine]) -> list[str]:
 
 
 def _most(method: str, lines: Sequence[BenefitLine]) -> str:
-    """Of the line with most units."""
+    """The units of the line that has most, and the level of intervals."""
     treated, held_out = max((line.effect.treated, line.effect.held_out) for line in lines)
     if method == "held out":
         return f"{treated} units treated and {held_out} not, intervals of {LEVEL:.1%}"
@@ -181,7 +181,7 @@ def _grid(head: Sequence[str], lines: Sequence[tuple[Sequence[str], bool]]) -> s
 
 
 def _slices(report: Report) -> Iterator[str]:
-    """Of tenants and of systems, where there are any."""
+    """Tables by tenant and by system, where there are any."""
     titles = (("By tenant", report.tenants), ("Clients by autonomous system", report.systems))
     for title, found in titles:
         if found:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from springtide.laws.start.gain import Floats
 
 DRAWS = 200
-# Of fewer slots connections are drawn. Of fewer connections no interval says anything.
+# Slots from which on they are drawn whole; with fewer, connections are drawn. Fewer connections give no interval.
 LEAST_CLUSTERS = 5
 LEVEL = 0.95
 # The same samples give the same answer.
@@ -24,7 +24,7 @@ _SEED = 17
 def quantiles(
     of: Sequence[tuple[NDArray[np.float64], float]], weight: NDArray[np.uint32], slot: NDArray[np.uint32]
 ) -> Floats:
-    """Of each (values, level) its quantile: the smallest value up to which at least that share of the weight lies.
+    """The quantile of each (values, level): the smallest value up to which at least that share of the weight lies.
 
     Shape (1 + DRAWS, len(of)): the first row is of the values as they are, the others of resamples, each the same for
     all columns. `values`, `weight` (positive) and `slot` are of one length, at least 1.
@@ -46,8 +46,8 @@ def quantiles(
 
 
 def bounds(values: Floats) -> Floats:
-    """Of estimates and what each was in resamples, one a row: estimate, low, high, of an interval of LEVEL that holds
-    the estimate."""
+    """Rows of estimate, low and high, of an interval of LEVEL that holds the estimate. A row of `values` has an
+    estimate, then what it was in resamples."""
     low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
     estimate = values[:, 0]
     return np.stack([estimate, np.minimum(low, estimate), np.maximum(high, estimate)], axis=1)

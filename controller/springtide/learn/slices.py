@@ -17,10 +17,10 @@ import numpy as np
 from springtide.laws.effect import LEVEL, RESAMPLES, SPAN, Effect, grouped
 from springtide.store import Row, Store
 
-# Of systems, those with most connections. Of tenants a fleet has at most 64, and those of nobody.
+# Systems with most connections; all tenants, of which a fleet has at most 64, and those of nobody.
 MOST_SYSTEMS = 20
 MOST_TENANTS = 65
-# Of a side, as for prefixes; and rounds, of which fewer drawn anew are always the same few.
+# Fewest connections on a side, as many as prefixes; and rounds: fewer, drawn anew, are always the same few.
 MINIMUM = 20
 LEAST_ROUNDS = 5
 
@@ -143,7 +143,7 @@ def tenants(store: Store, span: Mapping[str, int]) -> list[Slice]:
 
 
 def systems(store: Store, span: Mapping[str, int]) -> list[Slice]:
-    """Of clients, those with most connections first; empty where no system is known. Raises StoreError."""
+    """Clients' systems, those with most connections first; empty where no system is known. Raises StoreError."""
     found = _read(store, SYSTEMS, span, MOST_SYSTEMS)
     if set(found) <= {"0"}:
         return []
@@ -154,7 +154,7 @@ def systems(store: Store, span: Mapping[str, int]) -> list[Slice]:
 
 
 def of(rows: Sequence[Row], by: str, group: str) -> Slice:
-    """Of one group's rows, one a round, as the query gives them. Pure."""
+    """The slice of one group's rows, one a round, as the query gives them. Pure."""
 
     def total(name: str) -> float:
         return float(sum(row[name] for row in rows))

@@ -78,7 +78,7 @@ class Facts:
     round_samples: int = 0
     hosts_seen: int = 0
     hosts_expected: int = 0
-    # Of the newest round.
+    # Those of the newest round.
     rogues: Sequence[Rogue] = ()
     decisions: Mapping[str, Newest] = field(default_factory=dict)
     published: Published | None = None

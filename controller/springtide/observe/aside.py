@@ -62,8 +62,8 @@ class Message:
 
 
 def put_aside(store: Store, source: Source, memory_bytes: int, why: str) -> Message:
-    """Of the messages next in the group's partitions, the one that takes the most memory. No consumer of
-    this process may be in the group. Raises StoreError where none takes much, or the group has other members."""
+    """Puts aside the message that takes the most memory of those next in the group's partitions. No consumer of this
+    process may be in the group. Raises StoreError where none takes much, or the group has other members."""
     settings = {
         "bootstrap.servers": source.brokers,
         "group.id": source.group,

@@ -42,7 +42,7 @@ class Input:
 
 
 def inputs(store: Store, round_unix_s: int, interval_s: int, memory_rounds: int) -> list[Input]:
-    """Of each PoP that sent samples in the last `memory_rounds` rounds, this one included; sorted by PoP.
+    """The input of each PoP that sent samples in the last `memory_rounds` rounds, this one included; sorted by PoP.
 
     Hosts are those of the fleet. One that sends nothing now is expected to send as much as on average in the rounds in
     which it did; one that sent no close record in any of them is not expected to. No later round is read.

@@ -29,7 +29,7 @@ class Ends:
         # Single messages are asked for, and the end of a partition.
         looking = {"enable.partition.eof": True, "queued.min.messages": 1}
         self._asker = kafka.consumer({"bootstrap.servers": source.brokers, **own, **looking})
-        # Of each partition that has messages: the first, and the one behind the last.
+        # The first message of each partition that has any, and the one behind the last.
         self._spans: dict[tuple[str, int], tuple[int, int]] | None = None
         # Where the group was in each of them at the last look.
         self._places: dict[tuple[str, int], int] = {}

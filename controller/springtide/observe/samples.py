@@ -25,8 +25,8 @@ DAY_US = 86_400_000_000
 
 @dataclass(frozen=True)
 class Samples:
-    """tcp_samples as SQL: `structure` is parsed, `problem` is why a row is invalid, empty for a valid one,
-    `select` makes columns of `table` of a row that fits, `shown` a JSON object of any row."""
+    """tcp_samples as SQL: `structure` is parsed; `problem` is why a row is invalid, empty for a valid one. `select`
+    turns a row that fits into columns of `table`; `shown` turns any row into a JSON object."""
 
     table: str
     select: str
@@ -87,7 +87,7 @@ class _Column:
 
     @property
     def _numbers(self) -> str | None:
-        """Of an enum, as a list: the contract's names carry prefixes that the table's do not."""
+        """An enum's numbers, as a list: the contract's names carry prefixes that the table's do not."""
         return ", ".join(re.findall(r"= (-?\d+)", self.type)) if self.type.startswith("Enum8") else None
 
     def parsed(self) -> str:
@@ -113,7 +113,7 @@ class _Column:
             yield f"ifNull({no_text}, false), '{self.name}: is not UTF-8 text of printable characters'"
 
     def value(self) -> str:
-        """Of a row that fits; guarded all the same: the engine may compute before it filters."""
+        """The value in a row that fits; guarded all the same: the engine may compute before it filters."""
         if self._numbers is not None:
             return f"cast(if({self.name} in ({self._numbers}), {self.name}, 0) as {self.type})"
         if self._narrow:

@@ -4,7 +4,7 @@ The line comes first and waits for nobody, so that what is done while the store 
 again changes nothing (jobs/audit.py).
 
 A writer that was killed, or a disk that was full, may leave half a line. It stays a line of its own, since the next one
-begins on a new line, and what cannot be read is counted and kept as an event `damaged`, whose reason is the line.
+begins on a new line. What cannot be read is counted, and kept as an event `damaged`, whose reason is the line.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..errors import SpringtideError
 
 FILE = "journal.jsonl"
 DAMAGED = "damaged"
-# Of a damaged line, in the audit; the whole of it stays in the file.
+# Bytes of a damaged line that the audit has; the whole of it stays in the file.
 SHOWN_BYTES = 500
 
 

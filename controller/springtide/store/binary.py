@@ -25,7 +25,7 @@ Columns = Mapping[str, NDArray[Any] | Coded]
 _BLOCK_ROWS = 1_048_576
 # The most that a pipe of anyone may hold: each of the two threads runs longer before it waits for the other.
 _PIPE_BYTES = 1 << 20
-# Of LowCardinality: a block brings the texts that its numbers are of.
+# A flag of LowCardinality: a block brings the texts that its numbers are of.
 _HAS_TEXTS = 1 << 9
 
 
@@ -212,7 +212,7 @@ def _bare(kind: str) -> str:
 
 @cache
 def _dtype(kind: str) -> np.dtype[Any] | None:
-    """Of a type of fixed width."""
+    """The form of a type of fixed width; None for others."""
     found = re.fullmatch(r"(UInt|Int|Float)(8|16|32|64)|FixedString\((\d+)\)", _bare(kind))
     if found is None:
         return None

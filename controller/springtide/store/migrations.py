@@ -142,8 +142,8 @@ def functions(cluster: str | None) -> list[str]:
 
 
 def functions_to_create(store: Store, cluster: str | None) -> list[str]:
-    """Of functions(): those that the server lacks or has with another definition; for a cluster all, since one server
-    does not know the functions of the others."""
+    """Statements of functions() whose function the server lacks or has with another definition. For a cluster all of
+    them: one server does not know the functions of the others."""
     if cluster:
         return functions(cluster)
     made = {row["text"] for row in store.query(f"select create_query as text {_FUNCTIONS}")}

@@ -2,7 +2,7 @@
 
 The engine enforces most of it: a user with SELECT on Springtide's tables only, `readonly`, limits. It does not enforce
 four things, which are checked here on the engine's own syntax tree of the text: what the client library does (INTO
-OUTFILE), what needs no grant (KILL QUERY of one's own), functions that read files without one, and the SETTINGS of a
+OUTFILE); what needs no grant (KILL QUERY of one's own); functions that read files without one; and the SETTINGS of a
 subquery, which the engine accepts silently.
 """
 
@@ -30,7 +30,7 @@ NOT_SET = re.compile(r"Substitution `(?P<name>[^`]*)` is not set")
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one query: run time in seconds, memory in the engine, rows of its result."""
+    """Limits of one query: run time in seconds, memory in the engine, rows of its result."""
 
     seconds: int = 300
     memory_bytes: int = 4_000_000_000

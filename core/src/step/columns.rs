@@ -181,8 +181,8 @@ impl Cell for u64 {
     }
 }
 
-/// A column's name, what its numbers are (`u1`, `u2`, `u4`, `f4` or `f8`, as numpy names them, or `u8` of a mask, which is
-/// only read), and the type of its field: `f64`, `bool`, `u64`, [`Instant`] or [`Seconds`].
+/// A column's name, its numbers' form, and its field's type. Forms are `u1`, `u2`, `u4`, `f4` and `f8`, as numpy names
+/// them, and `u8` of a mask, which is only read. Types are `f64`, `bool`, `u64`, [`Instant`] and [`Seconds`].
 pub type Form = (&'static str, &'static str, &'static str);
 
 /// A row of columns. Rows are read and written by blocks, column by column: as many columns as there are would be too many

@@ -190,7 +190,7 @@ def watch_goes_on(edge: Edge, stream: str) -> None:
             edge.ip("route", "replace", "default", "via", via)
             eventually(copied(edge, via), "the copy did not follow")
         time.sleep(0.7)  # for events that the last change causes
-        # Of its own processor time no load of others' is a part: it took none of the half second, 75 times of 75 and
+        # No load of others' is a part of its own processor time: it took none of the half second, 75 times of 75 and
         # beside two busy processes.
         begin, used = time.monotonic(), busy_s(process.pid)
         time.sleep(1.5)

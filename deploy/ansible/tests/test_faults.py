@@ -77,7 +77,7 @@ def test_when_not_even_the_state_before_can_be_restored_every_route_goes(routed:
     routed.ip("route", "add", "10.1.0.0/16", "via", "192.168.1.2")
     routed.apply({"10.1.1.0/24": 20, "10.2.1.0/24": 20})
     killed_before_commit(routed, {"10.2.1.0/24": 30})
-    # Of the routes before, one cannot come back: its link is down.
+    # One of the routes before cannot come back: its link is down.
     routed.ip("link", "set", "up1", "down")
     outcome = routed.run("expire")
     assert outcome.code == 0
@@ -162,7 +162,7 @@ def test_killed_before_any_step_of_a_withdrawal_the_next_run_ends_it(routed: Edg
 
 @pytest.mark.parametrize("group", [True, False], ids=["with its children", "alone"])
 def test_killed_at_random_moments_of_a_large_apply(routed: Edge, group: bool) -> None:
-    """Of ten moments, by a fixed seed, the first comes within a tenth of the time that an apply takes. All come too
+    """The first of ten moments, by a fixed seed, comes within a tenth of the time that an apply takes. All come too
     late only where the least of three was measured ten times too long: odds of one in a million where one in a hundred
     is. Beside two busy processes the longest of 25 was thrice the least."""
     old = {f"10.{n // 250}.{n % 250}.0/24": 20 for n in range(1500)}
@@ -419,7 +419,7 @@ def test_two_applies_at_once_end_as_one_of_them(routed: Edge) -> None:
     now = time.time()
     paths = [routed.write(bundle(routes, now=now)) for routes in (one, two)]
     processes = [subprocess.Popen(routed.command("apply", path), stdout=subprocess.DEVNULL) for path in paths]
-    # Of one round and second: whichever comes second is another content for what is applied.
+    # Both are of one round and second: whichever comes second is another content for what is applied.
     assert sorted(process.wait() for process in processes) == [0, 14]
     assert set(routed.windows().values()) in ({20}, {30})
     assert routed.run("status").code == 0

@@ -30,7 +30,7 @@ FITTING: dict[str, Any] = {
 def answers(node: Node, answer: str) -> None:
     """This edge gives the same answer to every command; what it was sent is kept in `received`.
 
-    A file is read to its end, however long that takes. Of most commands the input never ends, and nothing comes.
+    A file is read to its end, however long that takes. The input of most commands never ends, and nothing comes.
     """
     (node.directory / "answer").write_text(answer)
     read = 'case $SSH_ORIGINAL_COMMAND in "dd of="*) cat;; *) timeout 0.3 cat;; esac'
@@ -74,7 +74,7 @@ def test_an_edges_answer_to_a_role_is_never_executed_and_stops_no_other(tmp_path
         liar, truthful = farm.edges["eu-0"], farm.edges["am-1"]
         (farm.directory / "secret").write_text("a key of the publisher")
         facts = {"edge_allowed_signers": str(farm.directory / "secret")}
-        # Of another type, each of these ends the whole play where Ansible reads it.
+        # Each of these, of another type, ends the whole play where Ansible reads it.
         broken = dict.fromkeys(("ansible_stats", "add_host", "add_group", "warnings", "exception"), 5)
         orders = {"ansible_facts": facts, "results": [5], "msg": ESCAPE, "diff": {"before": ESCAPE, "after": 5}}
         answers(liar, f"{ESCAPE}\n" + json.dumps(FITTING | broken | orders))

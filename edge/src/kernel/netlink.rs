@@ -9,7 +9,7 @@ pub(crate) const NLM_F_REQUEST: u16 = 1;
 pub(crate) const NLM_F_ACK: u16 = 4;
 pub(crate) const NLM_F_DUMP_INTR: u16 = 0x10;
 pub(crate) const NLM_F_DUMP: u16 = 0x300;
-/// Of an answer: the request is not in it, attributes follow.
+/// In an answer: it leaves out the request, attributes follow.
 pub(crate) const NLM_F_CAPPED: u16 = 0x100;
 pub(crate) const NLM_F_ACK_TLVS: u16 = 0x200;
 pub(crate) const NLMSGERR_ATTR_MSG: u16 = 1;

@@ -71,7 +71,7 @@ pub struct KernelRoute {
 }
 
 impl KernelRoute {
-    /// Of a dumped message's body; None for one that the kernel made for itself.
+    /// Parses a dumped message's body; None for one that the kernel made for itself.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ fn new_route(key: Key<'_>, way: &Way, flags: u16, sequence: u32) -> Vec<u8> {
     message(RTM_NEWROUTE, flags, sequence, &body)
 }
 
-/// Of one hop and a window, IPv6; what is longer grows.
+/// Bytes of a body with one hop and a window, IPv6; what is longer grows.
 const USUAL_BODY: usize = 96;
 
 fn rtmsg(key: Key<'_>, scope: u8, kind: u8, flags: u8) -> Vec<u8> {

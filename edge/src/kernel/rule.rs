@@ -64,7 +64,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Of a dumped message's body; None when it is cut.
+    /// Parses a dumped message's body; None when it is cut.
     pub(crate) fn parse(body: &[u8]) -> Option<Self> {
         let (header, data) = body.split_first_chunk::<RTMSG>()?;
         let [_, to, from, tos, table, _, _, action, ..] = *header;

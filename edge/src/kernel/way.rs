@@ -178,7 +178,7 @@ fn encode(scope: u8, flags: u8, mut found: Vec<(u16, &[u8])>) -> Way {
     Way(bytes.into())
 }
 
-/// Of a dumped route: rtm_family, rtm_scope, rtm_flags, and everything that follows the rtmsg.
+/// Normalises a dumped route: rtm_family, rtm_scope, rtm_flags, and everything that follows the rtmsg.
 ///
 /// # Errors
 ///

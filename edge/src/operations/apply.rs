@@ -19,7 +19,7 @@ use crate::state::{EnforcedBy, State, Store, written};
 const UNSIGNED_NOTE: &str =
     "UNSIGNED: whoever could write this bundle set these values; no signature was checked";
 
-/// Of `apply`, and of its preview.
+/// The report of `apply`, and of its preview.
 #[derive(Clone, Debug, Serialize)]
 pub struct Applied {
     command: &'static str,
@@ -37,7 +37,7 @@ pub struct Applied {
     notes: Vec<String>,
 }
 
-/// Of `apply --dry-run`.
+/// The report of `apply --dry-run`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Preview {
     #[serde(flatten)]

@@ -14,7 +14,7 @@ use crate::kernel::congestion_problem;
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 
-/// Of `check`.
+/// The report of `check`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Checked {
     command: &'static str,

@@ -13,7 +13,7 @@ use crate::enforce::routes::{Change, Plan, stale, survey};
 use crate::error::{Error, Result};
 use crate::state::{EnforcedBy, State, Store};
 
-/// Of `follow`.
+/// The report of `follow`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Followed {

@@ -16,9 +16,9 @@ use crate::text::reason;
 /// Where things are on this host.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// Of the state.
+    /// The directory of the state.
     pub state: PathBuf,
-    /// Of the mark.
+    /// The directory of the mark.
     pub run: PathBuf,
     /// How long a run waits for another one.
     pub lock_wait: Duration,

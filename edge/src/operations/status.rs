@@ -22,7 +22,7 @@ pub struct Drift {
     found: Option<String>,
 }
 
-/// Of `status`.
+/// The report of `status`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
     command: &'static str,

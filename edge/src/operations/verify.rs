@@ -12,7 +12,7 @@ use crate::instant;
 use crate::signature;
 use crate::text::reason;
 
-/// Of `verify`.
+/// The report of `verify`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verified {
     command: &'static str,

@@ -17,7 +17,7 @@ use crate::kernel::Family;
 use crate::state::{Claim, EnforcedBy, Intent, Lock, SCHEMA_VERSION, State, Store};
 use crate::text::reason;
 
-/// Of `withdraw`, and of `expire` and `follow` where they took back.
+/// The report of `withdraw`, and of `expire` and `follow` where they took back.
 #[derive(Clone, Debug, Serialize)]
 pub struct TakenBack {
     command: &'static str,
@@ -29,7 +29,7 @@ pub struct TakenBack {
     notes: Vec<String>,
 }
 
-/// Of `withdraw --dry-run`.
+/// The report of `withdraw --dry-run`.
 #[derive(Clone, Debug, Serialize)]
 pub struct WithdrawalPreview {
     command: &'static str,

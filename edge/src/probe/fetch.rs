@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::objects::{end_of_head, promise, request};
 
-/// Of an answer.
+/// Bytes of an answer's head, at most.
 const MOST_HEAD_BYTES: usize = 4096;
 
 /// How a fetch ended.

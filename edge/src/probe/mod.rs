@@ -15,7 +15,7 @@ use clap::Args;
 
 use crate::error::Result;
 
-/// Of `springtide-edge probe`.
+/// Options of `springtide-edge probe`.
 #[derive(Args)]
 pub(crate) struct Options {
     #[command(flatten)]

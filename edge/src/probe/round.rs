@@ -203,8 +203,8 @@ fn write(out: &Path, text: &str) -> io::Result<String> {
     Ok(name)
 }
 
-/// Of the folder's files, with their bytes: those of ours that are too many or too much, the oldest, and what a run that
-/// was ended left behind. Others' files are not ours to remove.
+/// The files to remove, of the folder's names with their bytes. They are the oldest of ours where these are too many or
+/// too much, and what a run that was ended left behind. Others' files are not ours to remove.
 fn superfluous(mut files: Vec<(String, u64)>) -> Vec<String> {
     fn second(name: &str) -> Option<u64> {
         let digits = name.strip_prefix("probes-")?.strip_suffix(".jsonl")?;

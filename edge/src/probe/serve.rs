@@ -17,13 +17,13 @@ use crate::error::{Error, Result};
 use crate::text::reason;
 
 const CONNECTIONS: usize = 64;
-/// Of one address, or of 64 bits of IPv6. An edge has one at a time, and those that it gave up.
+/// Connections of one address, or of 64 bits of IPv6. An edge has one at a time, and those that it gave up.
 const CONNECTIONS_OF_ONE: usize = 4;
 const ANSWERS_PER_S: u32 = 50;
 const MOST_HEAD_BYTES: usize = 1024;
 /// From the handshake to the whole request, which a probe sends at once; and to the end, where others wait for room.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
-/// Of a connection: longer than a client waits by default.
+/// A connection's longest life: more than a client waits by default.
 const LIFE: Duration = Duration::from_secs(30);
 
 /// Serves until the process ends.
@@ -165,9 +165,9 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whom a new connection replaces; they are in the order in which they came. Of an address that has enough, its oldest.
-/// With no room, the oldest that has asked for nothing (a probe's request is there before the connection is taken), else the
-/// oldest, if it reads slowly.
+/// The connection that a new one replaces; they are in the order in which they came. An address that has enough loses
+/// its oldest. With no room, the oldest that has asked for nothing goes: a probe's request is there before the
+/// connection is taken. Else it is the oldest, if it reads slowly.
 fn to_close(clients: &[Client], address: IpAddr, now: Instant) -> Option<usize> {
     let own = clients.iter().filter(|client| client.address == address);
     if own.count() >= CONNECTIONS_OF_ONE {

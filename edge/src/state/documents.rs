@@ -20,21 +20,21 @@ pub struct Claim {
     pub schema_version: u32,
     /// Which run it was.
     pub transaction: String,
-    /// Of the bundle.
+    /// The bundle's edge.
     pub edge: String,
-    /// Of the bundle.
+    /// The bundle's PoP.
     pub pop: String,
-    /// Of the bundle, seconds since the epoch.
+    /// The bundle's round, seconds since the epoch.
     pub round: i64,
-    /// Of the bundle, seconds since the epoch.
+    /// When the bundle was made, seconds since the epoch.
     pub created_at: i64,
-    /// Of the bundle, seconds since the epoch.
+    /// When the bundle expires, seconds since the epoch.
     pub expires_at: i64,
-    /// Of the bundle.
+    /// The bundle's policy.
     pub policy_version: String,
     /// The bundle's file in the state directory.
     pub bundle: String,
-    /// Of the bundle.
+    /// The bundle's digest.
     pub bundle_digest: String,
     /// Seconds since the epoch.
     pub applied_at: i64,
@@ -84,7 +84,7 @@ pub enum EnforcedBy {
 /// What is applied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// Of which bundle.
+    /// The bundle, and until when it may stand.
     #[serde(flatten)]
     pub claim: Claim,
     /// Destination -> way in hexadecimal digits.
@@ -135,7 +135,7 @@ impl State {
 pub enum Intent {
     /// Routes come.
     Apply {
-        /// Of which bundle.
+        /// The bundle, and until when it may stand.
         #[serde(flatten)]
         claim: Box<Claim>,
         /// What stood in the kernel.

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Of a file: device, inode, time of change in seconds and ns, size.
+/// A file's device, inode, time of change in seconds and ns, and size.
 pub(super) type Identity = (u64, u64, i64, i64, u64);
 
 fn identity(found: &Metadata) -> Identity {

@@ -57,7 +57,7 @@ struct Engine {
     devices: Vec<File>,
     node_of: HashMap<IpAddr, usize>,
     paths: Vec<Path>,
-    /// Of the paths that have parity.
+    /// Groups of the paths that have parity, by path.
     groups: HashMap<usize, Groups<Packet>>,
     schedule: Schedule<Due>,
     held_bytes: u64,

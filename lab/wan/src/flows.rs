@@ -24,8 +24,8 @@ pub struct Record {
     pub interval_end_s: u64,
     /// The most that left the path's link, and arrived, within one base round trip that ended in the interval.
     pub most_bytes: u64,
-    /// Of the base round trips that follow one another, each from the first segment after the one before, and that ended
-    /// in the interval: their bytes, and the sum of the squares of them.
+    /// Bytes of the base round trips that ended in the interval, and the sum of their squares. Round trips follow one
+    /// another, each from the first segment after the one before.
     pub round_trip_bytes: u64,
     pub round_trip_bytes_squared: u64,
     pub bytes: u64,
@@ -43,7 +43,7 @@ pub struct Flows {
 
 #[derive(Debug, Default)]
 struct Carried {
-    /// Of the last base round trip: when it left the link, and how much.
+    /// Segments of the last base round trip: when each left the link, and its bytes.
     window: VecDeque<(u64, u64)>,
     window_bytes: u64,
     /// The round trip that has not ended: its first segment, and its bytes.

@@ -1,8 +1,8 @@
 //! A wide-area network between network namespaces, for kernels without netem.
 //!
-//! Every node is a namespace with one TUN device. All packets come to one thread, which looks up the destination
-//! address, passes the packet through the directed path between the two PoPs, and writes it to the destination's
-//! device when its time has come.
+//! Every node is a namespace with one TUN device. All packets come to one thread. It looks up the destination address,
+//! passes the packet through the directed path between the two PoPs, and writes it to the destination's device when its
+//! time has come.
 //!
 //! - [`config`]: the JSON file, checked; an error names the file and the field
 //! - [`units`]: quantities that cannot be out of range

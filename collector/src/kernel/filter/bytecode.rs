@@ -3,7 +3,7 @@
 //! An operation is a struct inet_diag_bc_op: code, and how many bytes to go on when it holds (`yes`) and when not
 //! (`no`). A port is compared with the `no` of a second operation behind it; an address with a struct
 //! inet_diag_hostcond. Going exactly to the program's end accepts the socket, four bytes beyond rejects it. The kernel
-//! checks that the `yes` steps alone lead through the whole program and that every `no` leads onto one of them, so that
+//! checks that the `yes` steps alone lead through the whole program, and that every `no` leads onto one of them. So
 //! everything here falls through when it holds.
 
 use super::{End, Expression, Prefix};

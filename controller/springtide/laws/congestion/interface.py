@@ -191,7 +191,7 @@ CONGESTION = Congestion()
 
 
 def contribution(fleet: Fleet, policy: Policy, on_bbr: Mapping[str, Iterable[Prefix]] | None) -> Contribution:
-    """Of each PoP's client prefixes that use BBR; None where that is not decided. Pure."""
+    """Entries of each PoP's client prefixes that use BBR; `on_bbr` is None where that is not decided. Pure."""
     if on_bbr is None:
         return Contribution()
     always = policy.enforce.congestion_always

@@ -7,8 +7,8 @@ that regression to the mean is in both.
 
 *A prefix* is judged by its trial only: its growth by `2 x benefit_rounds` after it was chosen. Later its path has
 changed by itself by more than BBR changes it, and no median takes that out. What the held-out ones show in their trials
-says how much growth varies without BBR; where it varies more under BBR, prefixes differ in what BBR does for them, and
-each one's benefit is estimated, drawn to the middle of all by what is chance (empirical Bayes).
+says how much growth varies without BBR. Where it varies more under BBR, prefixes differ in what BBR does for them. Each
+one's benefit is then estimated, drawn to the middle of all by what is chance (empirical Bayes).
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ Pops = NDArray[np.unsignedinteger[Any]]
 
 # Held-out prefixes from which on their spread's end is known: beyond it lies one of them (2 / (1 - LEVEL)).
 ALONE = 80
-# Of a normal distribution that lies one standard deviation below its middle. Spread is measured downwards, between
-# quantiles: outages that end during a trial make some growths large, which says nothing of BBR nor of the others.
+# The share of a normal distribution that lies more than a standard deviation below its middle. Spread is measured
+# downwards, between quantiles: outages that end during a trial make some growths large, which says nothing of BBR nor
+# of the others.
 BELOW = 0.1587
 # Standard errors of each of two quantiles by which one must be below the other: far less than 1 % by chance.
 SURE = 1.96
@@ -39,8 +40,8 @@ SURE = 1.96
 
 @dataclass(frozen=True)
 class Judged:
-    """Of each prefix: growth beyond the held-out ones' (a share), its own growth in its trial (powers of two), what
-    is to be expected of BBR (a share), NaN where unknown; and which treated ones are not helped."""
+    """By prefix: growth beyond the held-out ones' (a share), growth in its own trial (powers of two), and the benefit
+    to expect of BBR (a share). NaN is unknown. `not_helped`: the treated ones that BBR does not help."""
 
     benefit: Floats
     trial_growth: Floats
@@ -139,7 +140,7 @@ def _tried(pops: Pops, trial_growth: Floats, held: Bits, law: CongestionPolicy) 
         return expected, too_little
     beyond = trial_growth - _centres(pops, trial_growth, control, done & held, law)
     chance, spread = _below(beyond[control]), _below(beyond[treated])
-    # Of few, or of those that do not differ by more than chance, the middle of all says all there is.
+    # Where few are known, or they differ by no more than chance, the middle of all says all there is.
     if spread.least > chance.most:
         between = spread.width**2 - chance.width**2
         weight = between / spread.width**2
@@ -151,7 +152,7 @@ def _tried(pops: Pops, trial_growth: Floats, held: Bits, law: CongestionPolicy) 
 
 
 def _centres(pops: Pops, growth: Floats, control: Bits, held: Bits, law: CongestionPolicy) -> Floats:
-    """Of each prefix the median of its PoP's held-out ones, or of those that stand for the fleet where it has few."""
+    """For each prefix the median of its PoP's held-out ones, or of those that stand for the fleet where it has few."""
     centres = np.full(len(pops), np.median(growth[control]))
     for pop in np.unique(pops[held]):
         own = held & (pops == pop)

@@ -14,7 +14,8 @@ from springtide.store import Row, Store
 
 METHOD = "disable test"
 
-# Of pairs that had a window before the test and were off in it, without those that an operator's override kept on.
+# Outcomes of pairs that had a window before or after the test and were off in it. Those that an operator's override
+# kept on are left out.
 _OUTCOMES = f"""
 with
     {{rounds:Array(UInt32)}} as moments,

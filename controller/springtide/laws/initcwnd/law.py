@@ -51,7 +51,7 @@ def decide(now: int, policy: Policy, observed: Table | Frame, last: Frame, froze
     """The round's DECIDED rows of OBSERVED and PREVIOUS rows in any order: every pair that was seen in the round, has
     history, or is overridden, if only for an edge, sorted by pair.
 
-    `now` is the round. Of PoPs that are `frozen` too little of the round arrived to be trusted: what they had decided
+    `now` is the round. `frozen`: PoPs from which too little of the round arrived to be trusted; what they had decided
     stands, as long as it would without evidence.
     """
     overrides = _overrides(policy, now)
@@ -88,7 +88,7 @@ _LEARNT = {"smoothed_cwnd", "last_evidence", "initcwnd", "penalty", "suppressed"
 
 
 def only_guard(last: Frame) -> Frame:
-    """Of PREVIOUS rows what no time ends: the ceilings of pairs, for which no window is in use any more."""
+    """The part of PREVIOUS rows that no time ends: the ceilings of pairs, which use no window any more."""
     kept = last[last["harmful_initcwnd"] > 0]
     ended = {name: np.zeros(len(kept), PREVIOUS[name]) for name in _LEARNT}
     return Frame(PREVIOUS, {**kept.columns, **ended, "smoothed_cwnd": np.full(len(kept), np.nan)})

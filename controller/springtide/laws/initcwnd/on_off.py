@@ -12,7 +12,7 @@ from springtide.laws.paired import contrasts, middle
 from springtide.store import Row
 
 CELL = ("src_pop", "dst_pop", "ip_version", "size_class_bytes")
-# Of rows of round_outcomes, by CELL and whatever makes the sides.
+# Sums of rows of round_outcomes, by CELL and whatever makes the sides.
 SUMS = """
     sumIf(connections, busy_p50_us > 0) as timed,
     sumIf(round_outcomes.connections * log2(assumeNotNull(busy_p50_us)), busy_p50_us > 0) as log2_busy_sum,

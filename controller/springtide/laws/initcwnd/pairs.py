@@ -29,7 +29,7 @@ class DutyMemory:
         flags[np.searchsorted(known, measured)] = True
 
     def count(self, wanted: Frame, since: int) -> NDArray[np.uint32]:
-        """Of each of these pairs, the rounds from `since` on; those before are forgotten."""
+        """The number of each pair's rounds from `since` on; those before are forgotten."""
         self._rounds = {moment: flags for moment, flags in self._rounds.items() if moment >= since}
         counts = np.zeros(len(self._known), [("rounds", "u4")])
         for flags in self._rounds.values():

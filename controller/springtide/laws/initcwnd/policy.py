@@ -186,7 +186,7 @@ class Override(Word):
 
     src: str
     dst: str
-    # Of the src; None: all of them.
+    # Edges of `src`; None: all of them.
     edges: Annotated[list[str], Field(min_length=1)] | None = None
     ip_version: Literal[4, 6] | None = None
     initcwnd: Annotated[int, Field(ge=1, le=1000)] | None

@@ -16,7 +16,7 @@ from springtide.policy import MAX_HISTORY_S, Policy
 from springtide.store import Row, Store
 
 WINDOWS = Decisions.of_core("initcwnd", DECIDED, PREVIOUS, lasts)
-# Of these 0 is none.
+# Columns in which 0 is none.
 _NONE = (
     "initcwnd",
     "previous_initcwnd",

@@ -22,7 +22,7 @@ _DECIDED = f"""
     where part = 'initcwnd' and {SPAN} and $what
 )"""
 _GIVEN, _OFF = (_DECIDED.replace("$what", what) for what in ("initcwnd > 0", "reason = 'switchback'"))
-# Of pairs that had a window in the block, or would have had it. By rounds of one period: their turns are the same.
+# Outcomes of pairs that had a window in the block, or would have had it; by period, whose rounds have the same turns.
 _OUTCOMES = f"""
 select
     intDiv(toUnixTimestamp(round), {{period_s:UInt32}}) * {{period_s:UInt32}} as period_s, {", ".join(CELL)}, {SUMS},

@@ -7,12 +7,13 @@ from springtide.store import Row, Store
 
 # A pair without traffic for a round or two is not unknown for that; bundles live as long by default.
 ROUNDS = 3
-# Of those that differ, named.
+# Most that are named of those that differ.
 SHOWN = 5
 
 
 def treated(store: Store, newest_unix_s: int, interval_s: int) -> Treated:
-    """Of each edge and PoP, the newest of the last ROUNDS rounds that shows anything. Raises StoreError."""
+    """What sockets show by edge and PoP: the newest of the last ROUNDS rounds that shows anything. Raises
+    StoreError."""
     span = {"since": max(0, newest_unix_s - ROUNDS * interval_s), "until": newest_unix_s}
     [counts] = store.query(f"select {_COUNTS} from ({_PAIRS})", span)
     examples = store.query(

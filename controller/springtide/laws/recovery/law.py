@@ -33,7 +33,7 @@ def decide(now: int, policy: Policy, observed: Frame, last: Frame, frozen: Colle
     """The round's DECIDED rows of OBSERVED and PREVIOUS rows, sorted by path: every path that has a row in one of them
     or is overridden.
 
-    `now` is the round. Of PoPs that are `frozen` too little of the round arrived to be trusted.
+    `now` is the round. `frozen`: PoPs from which too little of the round arrived to be trusted.
     """
     words = _words(policy, now)
     paths, (at_seen, at_last, at_word) = placed(observed, last, words)

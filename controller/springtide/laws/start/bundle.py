@@ -22,7 +22,7 @@ from springtide.store import Row
 
 # A unit: source PoP, destination, IP version.
 Unit = tuple[str, str, int]
-# Of each unit the edges' parts of its starts, which add up to 1 or less.
+# Each edge's part of a unit's starts, by unit. They may add up to more than 1 (evidence.bounded_parts).
 Parts = Mapping[Unit, Mapping[str, float]]
 _NOBODY: Mapping[str, float] = {}
 
@@ -118,7 +118,7 @@ def _part(parts: Parts, row: Row, edge: str, edges: int) -> float:
 
 
 def _untreated(policy: Policy, round_unix_s: int, row: Row) -> int:
-    """Of a thousand connections those that keep the kernel's default for the experiment; none while the law itself has
+    """Connections, per thousand, that keep the kernel's default for the experiment; none while the law itself has
     values on trial."""
     if policy.experiment.kind != "share" or row["overridden"] or row["trial_permille"]:
         return 0

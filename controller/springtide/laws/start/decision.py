@@ -17,5 +17,5 @@ class Action(StrEnum):
 # By number.
 ACTIONS = tuple(Action(name) for name in _core.actions("start"))
 REASONS = tuple(name for name, _ in _core.reasons("start"))
-# Of each reason what decides on it.
+# The rule that decides on each reason.
 RULES = dict(_core.reasons("start"))

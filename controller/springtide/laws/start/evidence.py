@@ -28,7 +28,7 @@ GROUPED = np.dtype([*UNIT_KEY, ("group", "S64")])
 _CONNECTIONS = np.dtype([*UNIT_KEY, ("edge", "S64"), ("starts", "<f8")])
 # Each edge's part of a unit's path rate.
 PARTS = np.dtype([*UNIT_KEY, ("edge", "S64"), ("part", "<f8")])
-# Of three edges or more none has more: it may have invented what begins there.
+# The largest part of one of three edges or more: it may have invented what begins there.
 _MOST = 0.5
 
 
@@ -105,7 +105,7 @@ def bounded_parts(starts: Floats) -> Floats:
     """Parts by (unit, edge) in proportion to what began there. Pure.
 
     None is below half of an equal part: what begins there next must not wait. That is not taken from the others, who
-    would leave it unused: all parts together are less than one and a half. Of three or more none is above a half.
+    would leave it unused: all parts together are less than one and a half. With three or more none is above a half.
     Where nothing began all are equal.
     """
     count = starts.shape[1]

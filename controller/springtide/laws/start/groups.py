@@ -18,8 +18,8 @@ from springtide.store import Store
 
 Ints = NDArray[np.int64]
 
-# Where a unit is: whether it is a client prefix, and of one its /16 or /40 as a number without the zeros behind it
-# (IPv4's as in IPv6) and its autonomous system, 0 is none.
+# Where a unit is: whether it is a client prefix, and the /16 or /40 and autonomous system of one; 0 is none. The /16 or
+# /40 is a number without the zeros behind it (IPv4's as in IPv6).
 PLACE = [("is_prefix", "u1"), ("covering", "<u8"), ("asn", "<u4")]
 _PLACE = np.dtype(PLACE)
 # The bits behind a covering prefix, as sql/start/evidence.sql has them.
@@ -70,7 +70,7 @@ def named(store: Store, units: Frame, place: Columns, has_own: Bits, regions: Ma
     number = {text: at for at, text in enumerate(texts)}
     known = {pop: number[region or _NO_REGION] for pop, region in regions.items()}
     default = number[_NO_REGION]
-    # Of a pair what it is to is the other's region.
+    # A pair goes to the other's region.
     to = place["covering"].copy()
     pairs = place["is_prefix"] == 0
     to[pairs] = [known.get(pop, default) for pop in units["destination"][pairs].tolist()]

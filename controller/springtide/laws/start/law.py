@@ -56,7 +56,7 @@ def decide(
     """The round's DECIDED rows, sorted by unit, of OBSERVED, PREVIOUS and GROUPED rows in any order: every unit that
     has a row in one of them or is overridden.
 
-    `now` is the round. Of PoPs that are `frozen` too little of the round arrived to be trusted: what they had decided
+    `now` is the round. `frozen`: PoPs from which too little of the round arrived to be trusted; what they had decided
     stands until it expires. `without`: rules that a bench leaves out, by their names.
     """
     overrides = _overrides(policy, now)

@@ -272,7 +272,8 @@ impl<'a> Case<'a> {
     fn after(&self, action: Action, reason: Reason, pop: &str) -> State {
         let (before, law, damping) = (self.before, self.law, &self.policy.congestion_damping);
         let (held_out, baseline_rate, selected_since) = match action {
-            // Of the newest rounds, as the rate that it is compared with: paths change by themselves within hours.
+            // The baseline is the newest rounds' rate, as is the rate compared with it: paths change by themselves
+            // within hours.
             Action::Enter => (
                 holdout::is_held_out(pop, self.seen, law.holdout_share),
                 self.seen.recent_rate,

@@ -19,9 +19,9 @@ use crate::step::round::Row;
 const WORTH: f64 = 0.01;
 /// Share of first flights below which the loss has ended: half of that, so that a path between them keeps what it has.
 const ENDED: f64 = WORTH / 2.0;
-/// Share of copied segments that are not reported twice, below which it has ended too. Either of the two may be lost, and the
-/// report: where one in a thousand packets is, three in a thousand are missing. Of seven segments, a fast answer, one in a
-/// hundred flights then loses something.
+/// Share of copied segments that are not reported twice, below which it has ended too. Either of the two may be lost,
+/// and the report: where one in a thousand packets is, three in a thousand are missing. One in a hundred flights of
+/// seven segments, a fast answer, then loses something.
 const REPAIRED_ENDED: f64 = 0.004;
 /// Segments that a lossy flight sends again, in the mean, above which the path is full, or loses in bursts: the copy beside
 /// is lost too. At random one or two are lost of a flight.
@@ -211,7 +211,7 @@ mod tests {
             none("held_copies_harm")
         );
         assert_eq!(lives(12_300, &seen(1000.0, 50.0), false), given("lossy"));
-        // Of 2000 without copies none lost anything: fewer than one in two hundred do.
+        // None of 2000 without copies lost anything: fewer than one in two hundred do.
         assert_eq!(lives(12_600, &seen(2000.0, 0.0), false), none("loss_ended"));
         assert_eq!(lives(12_900, &seen(1000.0, 50.0), false), given("lossy"));
         // Without evidence for an hour.
@@ -237,7 +237,7 @@ mod tests {
         burst.resent_each = 8.0;
         let mut late = seen(1000.0, 60.0);
         (late.calm_lossy, late.busy_lossy) = (6.0, 54.0);
-        // Of few a third is chance.
+        // A third of few is chance.
         let mut few = seen(100.0, 12.0);
         (few.calm_lossy, few.busy_lossy) = (3.0, 9.0);
         assert_eq!(name(&burst), "full_path");

@@ -1,8 +1,8 @@
 //! Recovery from loss: the time after which a path's lost SYN or SYN-ACK is sent again, and whether the beginning of its
 //! connections is sent twice ([`copies`]). Both compare with the connections that have neither, by chance.
 //!
-//! Of the timeout: the kernel waits a second (RFC 6298, 2.1), because it knows nothing of the path. The path's earlier handshakes do. In the
-//! order in which they act:
+//! The kernel's timeout is a second (RFC 6298, 2.1), because it knows nothing of the path. The path's earlier
+//! handshakes do. Rules of the timeout, in the order in which they act:
 //!
 //! 1. **target**: a high quantile of the handshakes' round trips, and a margin. A longer one acts at once. Nothing is given
 //!    from the kernel's second on;

@@ -11,8 +11,8 @@ use super::values::{Values, idle};
 /// Longest hold, seconds: a day, as policy.yaml bounds instants.
 const MAX_HOLD_S: i64 = 86_400;
 
-/// The connection rate that did harm (0 is none), until when nothing but less than its cut is tried, how long that is, and
-/// the rate that the evidence asked for when it did.
+/// The connection rate that did harm (0 is none), and the rate that the evidence asked for then. Until `until` only
+/// less than the cut rate is tried; `hold_s` is how long that is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ceiling {
     pub rate: f64,

@@ -136,7 +136,7 @@ fn compare(case: &Case, counts: &Counts, after: &State) -> Verdict {
     let slower = is_timed && surely > too_slow;
     Verdict {
         slower,
-        // Of small objects neither times nor parts are known: what a step brings is not seen, and nothing else is tried.
+        // Small objects show neither times nor parts: what a step brings is not seen, and nothing else is tried.
         in_vain: !slower
             && is_step
             && (is_timed && surely > no_gain || !is_timed && is_last && case.on(Rule::UnseenStep)),

@@ -177,8 +177,8 @@ impl Next {
     }
 }
 
-/// Connections on trial, of a thousand: as many as show in a round or two what is asked of a trial. Of few connections it
-/// is a large part, at most what edges allow; it costs few.
+/// Connections on trial, per thousand: as many as show in a round or two what is asked of a trial. Where connections
+/// are few it is a large part, at most what edges allow; it costs few.
 fn part(case: &Case) -> f64 {
     let (law, most) = (&case.policy.start, case.policy.enforce.max_trial_permille);
     if !case.on(Rule::MoreOfFew) {

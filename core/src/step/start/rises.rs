@@ -40,8 +40,8 @@ pub(super) fn rise(case: &Case, found: &Findings, moved: &Move, ceiling: Ceiling
         && wanted.above(value, RISES * law.hysteresis)
         // Nor while an edge brakes, whatever the default loses.
         && !(case.on(Rule::BrakeStops) && is_used && case.seen.braked > 0.0)
-        // Of ten segments there is nothing to gain.
         && !moved.failed
+        // A window of ten segments gains nothing.
         && (is_used || wanted.window > KERNEL_DEFAULT)
         && !found.is_slower(case, wanted);
     let is_damped = is_worth && case.is_suppressed && is_used;

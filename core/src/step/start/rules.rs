@@ -75,7 +75,7 @@ rules! {
     PathWithin "path_within" "What one was given says nothing of all at once.",
     BrakeStops "brake_stops" "Nothing more is tried while an edge brakes.",
     Damping "damping" "A value that flaps is held back (RFC 2439).",
-    MoreOfFew "more_of_few" "Of few connections a large part shows soon what a trial asks.",
+    MoreOfFew "more_of_few" "A large part of few connections soon shows what a trial asks.",
 }
 
 /// Rules in force: all, but for those that a bench leaves out.

@@ -83,7 +83,7 @@ pub(super) fn end(case: &Case, found: &Findings) -> Trial {
         && tried.rate > BEYOND * found.most.rate;
     let delays = !case.is_frozen && found.is_slower(case, tried);
     let is_good = is_good && !is_beyond && !delays;
-    // Of what was carried of one, alone on one of several edges, and was not of all, nothing may be left.
+    // What was carried of one, alone on one of several edges, but not of all, may leave nothing above what is in use.
     let given = if case.on(Rule::GiveCarried) {
         given(tried, carried, case, LEAST_PART).most(case.in_use)
     } else {

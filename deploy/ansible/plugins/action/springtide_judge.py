@@ -37,7 +37,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
         _, given = self.validate_argument_spec(SPEC)
         rollout, so_far = given["rollout"], given["so_far"]
         wave = rollout["waves"][so_far["cleared"]]
-        # Of what edges answered only this is used, and of that only true and false.
+        # Only this is used of what edges answered, and only true and false of it.
         hosts = (task_vars or {})["hostvars"]
         answers = {edge: hosts[edge].get("springtide_applied") for edge in wave}
         try:

@@ -21,7 +21,8 @@ from ansible.plugins.connection.ssh import Connection as AnsibleConnection
 
 from ..module_utils.springtide_answer import known, printable
 
-# Of this task's process: a host that never stops talking ends its own task, and not what else the publisher does.
+# Bytes for this task's process: a host that never stops talking ends its own task, and not what else the publisher
+# does.
 MAX_MEMORY = 1024 * 1024 * 1024
 
 

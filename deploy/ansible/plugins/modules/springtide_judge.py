@@ -8,8 +8,8 @@ DOCUMENTATION = r"""
 module: springtide_judge
 short_description: Whether a rollout goes on after a wave
 description:
-  - Clears a wave only where each of its edges confirms that it has the round, in C(springtide_applied), nobody has
-    withdrawn the fleet, the journal has the wave, and the gate's verdict is go.
+  - Clears a wave only where each of its edges confirms that it has the round, in C(springtide_applied).
+  - Nobody may have withdrawn the fleet, the journal must have the wave, and the gate's verdict must be go.
   - It takes nothing else from an edge.
 options:
   rollout:

@@ -69,7 +69,7 @@ fn put(set: &Path) -> Result<Vec<String>> {
             wrong.push(format!("nothing is sent twice on {name}: {error}"));
         }
     }
-    // Of devices that have gone.
+    // Pins of devices that have gone.
     for (device, path) in pinned(set) {
         if !devices.iter().any(|(known, _)| *known == device) {
             pins::remove(&path)?;

@@ -23,7 +23,7 @@ pub struct Record {
     pub cookie: u64,
     /// CLOCK_BOOTTIME when it closed, nanoseconds.
     pub closed_ns: u64,
-    /// Of the application that it started under.
+    /// Number of the application that it started under.
     pub generation: u64,
     /// The bundle's round.
     pub round: i64,

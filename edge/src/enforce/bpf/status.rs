@@ -69,7 +69,7 @@ pub struct ArmStatus {
     pub untreated: u64,
     /// Sent more than the kernel's first window.
     pub exposed: u64,
-    /// Of them, those that lost in their first flights.
+    /// The exposed ones that lost in their first flights.
     pub lost: u64,
     /// 0 as the bundle says, 1 half of it, 2 the kernel's default.
     pub brake_step: u32,

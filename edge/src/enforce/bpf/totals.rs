@@ -19,7 +19,7 @@ pub struct Totals {
     pub untreated: u64,
     /// To excluded destinations.
     pub excluded: u64,
-    /// Of this host's ports and addresses that are left alone.
+    /// With ports or addresses of this host that are left alone.
     pub opted_out: u64,
     /// Matched a bundle that is past its time.
     pub expired: u64,
@@ -39,7 +39,7 @@ pub struct Totals {
     pub no_state: u64,
     /// Sent more than the kernel's first window because of us.
     pub exposed: u64,
-    /// Of them, those that lost in their first flights.
+    /// The exposed ones that lost in their first flights.
     pub lost: u64,
     /// Got another congestion control.
     pub switched: u64,
@@ -59,7 +59,7 @@ pub struct Totals {
     pub records_lost: u64,
     /// Rates that were set on connections as caps.
     pub caps: u64,
-    /// Of them, those that were lifted, or whose connection closed.
+    /// Caps that were lifted, or whose connection closed.
     pub caps_ended: u64,
 }
 
@@ -109,7 +109,7 @@ pub(super) fn opted_out(set: &Path) -> Result<u64> {
     sum(set, "opted_out", 0)
 }
 
-/// Of all CPUs.
+/// The sum over all CPUs.
 fn sum(set: &Path, name: &str, key: u32) -> Result<u64> {
     let parts = pins::map(set, name)?
         .lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY)

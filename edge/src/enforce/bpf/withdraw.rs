@@ -82,9 +82,9 @@ pub(super) fn settle_leftovers(places: &Places) -> Vec<String> {
     done.warnings
 }
 
-/// Nothing more is started by a set's program, and open connections are put right. Of its pins it needs `about`, for the
-/// program to lift caps at acknowledgements, and `starts`, for the connections that get none; it makes do with one of them, and
-/// with none while the program is attached.
+/// Stops a set's program from starting more, and puts open connections right. Needs two of its pins: `about`, for the
+/// program to lift caps at acknowledgements, and `starts`, for connections that get none. Makes do with one of them,
+/// and with none while the program is attached.
 fn settle(set: &Path, cgroup: &Path, live: Live, done: &mut Withdrawn) {
     pins::pin_again(set);
     let has = |name: &str| set.join(name).exists();

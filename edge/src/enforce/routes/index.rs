@@ -38,7 +38,7 @@ pub(crate) fn last(prefix: &IpNet) -> u128 {
 }
 
 impl Index {
-    /// Of one table, in the kernel's order.
+    /// An index of one table's routes, which are in the kernel's order.
     pub fn new(mut routes: Vec<KernelRoute>) -> Self {
         // Stable: of one prefix, the kernel's order stays.
         routes.sort_by_key(|route| route.prefix);
