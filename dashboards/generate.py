@@ -17,9 +17,10 @@ from dashboards.pipeline import pipeline
 from dashboards.prefixes import prefixes
 from dashboards.recovery import recovery
 from dashboards.rollouts import rollouts
+from dashboards.starts import starts
 
 FOLDER = Path(__file__).parent / "json"
-DASHBOARDS = (fleet, pairs, prefixes, benefit, recovery, rollouts, pipeline, edges, connections)
+DASHBOARDS = (fleet, starts, pairs, prefixes, benefit, recovery, rollouts, pipeline, edges, connections)
 
 
 def documents() -> dict[str, dict[str, Any]]:

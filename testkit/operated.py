@@ -43,6 +43,7 @@ def operate(home: Home, now: list[int]) -> None:
         home.run("decide", "congestion", "--round", at)
     _roll_out(home, now)
     _arrive_oddly(home)
+    _start(home)
     _recover(home)
 
 
@@ -80,6 +81,27 @@ def _arrive_oddly(home: Home) -> None:
     write_spool(home.spool, "late", [record([late.at(ROUND - 50, ROUND // 300 % 1000 * 5 + 103, 1_000_000)])])
     home.run("ingest", home.spool, code=2)
     home.run("rollup")
+
+
+def _start(home: Home) -> None:
+    """Starts as the law leaves them, which decides none for edges by routes: in use, on trial, held, and none."""
+    path = {"part": "start", "src_pop": "ams", "ip_version": 4, "min_rtt_us": 80_000, "reason": "trains"}
+    used = {"action": "set", "window": 90, "connection_rate": 12_500_000.0, "path_rate": 25_000_000.0}
+    seen = {"flights_0": 400, "lossy_0": 8, "t100_0_us": 92_400, "default_t100_us": 247_000.0, "braked": 2}
+    tried = {"trial_window": 60, "trial_connection_rate": 5_000_000.0, "trial_path_rate": 5_000_000.0}
+    beside = {"flights_1": 90, "lossy_1": 3, "default_flights": 100.0, "default_lossy": 2.0}
+    opened = home.open()
+    for moment in ROUNDS[-2:]:
+        held = {"action": "none", "reason": "harm", "hold_until": moment + 3600, "hold_s": 3600}
+        states = {
+            "fra": used | seen,
+            "nyc": tried | beside | {"action": "try", "trial_permille": 500},
+            "203.0.113.0/24": held,
+            "198.51.100.0/24": {"action": "none", "reason": "no_evidence"},
+        }
+        for to, state in states.items():
+            opened.insert("path_decisions", [path | {"round": moment, "destination": to} | state])
+    opened.close()
 
 
 def _recover(home: Home) -> None:

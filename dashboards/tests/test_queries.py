@@ -131,6 +131,8 @@ def test_the_edges_held_out_are_those_that_the_law_holds_out(store: Store, opera
         ("connections.json", "Prefixes", {"prefix": ["it's"]}, "prefix", set()),
         ("pairs.json", "Probes by percentile", {"src": ["nyc"]}, "rtt_group", {"2: 50-100 ms"}),
         ("pairs.json", "Probes by percentile", {"src": ["fra"], "dst": ["ams"]}, "rtt_group", {"1: up to 50 ms"}),
+        ("starts.json", "Paths now", {"destination": ["203.0."]}, "state", {"held"}),
+        ("starts.json", "Paths now", {"destination": ["n"]}, "state", {"on trial"}),
         ("rollouts.json", "Audit", {"event": ["drift"]}, "event", {"drift"}),
         ("pipeline.json", "Hosts", {"host": ["ams-2"]}, "host", {"ams-2"}),
     ],
@@ -157,6 +159,10 @@ def test_numbers_are_those_of_the_fleet(store: Store) -> None:
     # Its bundles have expired: what was decided is not what connections begin with.
     assert only("fleet.json", "Connections that begin with it") == 0
     assert only("fleet.json", "Newest round") == 120
+    # 92.4 ms beside a round trip of 80 and 8 for 100 kB at 12.5 MB/s.
+    assert only("starts.json", "Times the limit") == pytest.approx(1.05)
+    assert [only("starts.json", title) for title in ("On trial", "Held", "Brakes")] == [1, 1, 2]
+    assert only("starts.json", "First flights that lost something") == 2
     assert only("fleet.json", "Hosts that sent samples") == 3
     assert 80 < only("fleet.json", "Complete") < 100
     assert only("fleet.json", "Drift found") == 2
