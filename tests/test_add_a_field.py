@@ -21,7 +21,7 @@ import json
 import sys
 from pathlib import Path
 from dashboards.generate import documents
-from dashboards.tests.plugin import View, expanded
+from dashboards.plugin import View, expanded
 from springtide.fleet import load_fleet
 from springtide.observe.ingest import ingest
 from springtide.store import open_store

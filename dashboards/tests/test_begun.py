@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dashboards.generate import documents
-from dashboards.tests.plugin import View, expanded
+from dashboards.plugin import View, expanded
 from dashboards.tests.test_queries import clickhouse_targets
 from testkit.home import ROUND, Home
 

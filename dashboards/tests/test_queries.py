@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from springtide.fleet import load_fleet
 from springtide.laws.holdout import held_out_edges
 from springtide.policy import load_policy
 from springtide.store import Store
 
+from dashboards.drawing import of_store, shown
 from dashboards.generate import documents
-from dashboards.tests.plugin import View, expanded
+from dashboards.plugin import View, expanded, values_of
 from testkit.home import ROUND, Home
 from testkit.operated import POLICY
 
@@ -35,22 +38,6 @@ def plain(kind: str) -> str:
 def columns_of(store: Store, sql: str) -> dict[str, str]:
     """Name and type of each column that a query gives."""
     return {row["name"]: row["type"] for row in store.query(f"describe table ({sql})")}
-
-
-def values_of(store: Store, document: dict[str, Any]) -> dict[str, list[str]]:
-    """Each variable when the dashboard is opened: what it lists, all chosen, or the text it begins with."""
-    values: dict[str, list[str]] = {}
-    for variable in document["templating"]["list"]:
-        name = variable["name"]
-        if variable["type"] == "textbox":
-            values[name] = TYPED.get(name, [variable["query"]])
-        elif variable["type"] == "query":
-            rows = store.query(expanded(variable["query"], values, VIEW))
-            assert rows, f"{document['title']}: the variable {name} lists nothing"
-            assert all(len(row) == 1 for row in rows), f"{document['title']}: {name} has more than one column"
-            values[name] = [str(value) for row in rows for value in row.values()]
-            assert "".join(values[name]), f"{document['title']}: {name} lists nothing but empty names"
-    return values
 
 
 def clickhouse_targets(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -83,7 +70,7 @@ def check_columns(where: str, panel: str, series: bool, types: dict[str, str]) -
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_query_gives_rows_of_the_right_form(store: Store, name: str) -> None:
     document = DOCUMENTS[name]
-    values = values_of(store, document)
+    values = values_of(store, document, VIEW, TYPED)
     panels = {panel["title"]: panel for panel in document["panels"]}
     for title, target in clickhouse_targets(document):
         where = f"{name}: {title}"
@@ -109,7 +96,7 @@ def test_every_query_gives_rows_of_the_right_form(store: Store, name: str) -> No
 
 
 def test_the_edges_held_out_are_those_that_the_law_holds_out(store: Store, operated: Home) -> None:
-    values = values_of(store, DOCUMENTS["benefit.json"])
+    values = values_of(store, DOCUMENTS["benefit.json"], VIEW, TYPED)
     assert operated.policy.read_text() == POLICY
     law = load_policy(operated.policy).holdout
     assert (values["edge_share"], values["min_edges"]) == ([str(law.edge_share)], [str(law.min_edges)])
@@ -140,7 +127,7 @@ def test_the_edges_held_out_are_those_that_the_law_holds_out(store: Store, opera
 def test_variables_narrow_what_is_shown(
     store: Store, name: str, title: str, chosen: dict[str, list[str]], column: str, expected: set[str]
 ) -> None:
-    values = values_of(store, DOCUMENTS[name]) | chosen
+    values = values_of(store, DOCUMENTS[name], VIEW, TYPED) | chosen
     [sql] = [target["rawSql"] for found, target in clickhouse_targets(DOCUMENTS[name]) if found == title]
     assert {row[column] for row in store.query(expanded(sql, values, VIEW))} == expected
 
@@ -149,7 +136,7 @@ def test_numbers_are_those_of_the_fleet(store: Store) -> None:
     def only(name: str, title: str) -> Any:
         document = DOCUMENTS[name]
         [sql] = [target["rawSql"] for found, target in clickhouse_targets(document) if found == title]
-        [row] = store.query(expanded(sql, values_of(store, document), VIEW))
+        [row] = store.query(expanded(sql, values_of(store, document, VIEW, TYPED), VIEW))
         [value] = row.values()
         return value
 
@@ -194,3 +181,47 @@ def test_what_would_be_gained_is_what_slow_start_would_save(store: Store) -> Non
         found[1] += row["connections_seen"]
     assert shown == pytest.approx({key: total / count for key, (total, count) in sums.items() if key in shown})
     assert any(shown.values()), "the fleet gains nothing: nothing is tested"
+
+
+def test_a_board_is_drawn_from_its_queries_with_its_own_units(store: Store) -> None:
+    figure = of_store(store, DOCUMENTS["starts.json"], VIEW, TYPED)
+    panels = {axes.get_title(loc="left"): axes for axes in figure.axes}
+    titles = {panel["title"] for panel in DOCUMENTS["starts.json"]["panels"] if panel["type"] != "row"}
+    assert set(panels) == titles
+    assert [one.get_text() for one in panels["Times the limit"].texts] == ["1.05"]
+    assert [one.get_text() for one in panels["First flights that lost something"].texts] == ["2 %"]
+    rates = panels["Rates in use"]
+    assert list(np.asarray(rates.lines[0].get_ydata())) == [12_500_000] * 2
+    assert rates.yaxis.get_major_formatter()(12_500_000) == "12.5 MB/s"
+    [limit] = [line for line in panels["Times the default's time"].lines if line.get_linestyle() == "--"]
+    assert list(np.asarray(limit.get_ydata())) == [1, 1]
+    [table] = panels["Paths now"].tables
+    assert [table[1, column].get_text().get_text() for column in (0, 1, 3, 6)] == ["ams", "fra", "in use", "12.5 MB/s"]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.1234, "percentunit", "12.3 %"),
+        (1234, "ms", "1234 ms"),
+        (1234, "short", "1.23 k"),
+        (999, "short", "999"),
+        (2_500_000_000, "bytes", "2.5 GB"),
+        (None, "ms", ""),
+        ("ams", "ms", "ams"),
+        (True, None, "True"),
+        ("2026-01-02 03:05:00", None, "01-02 03:05"),
+    ],
+)
+def test_units_are_those_of_grafana(value: object, unit: str | None, text: str) -> None:
+    assert shown(value, unit) == text
+
+
+@pytest.mark.proof
+def test_every_board_is_drawn(store: Store, tmp_path: Path) -> None:
+    for name, document in DOCUMENTS.items():
+        figure = of_store(store, document, VIEW, TYPED)
+        empty = [axes.get_title(loc="left") for axes in figure.axes if "no rows" in [t.get_text() for t in axes.texts]]
+        assert [title for title in empty if (name, title) not in BY_THE_ENGINES_CLOCK] == [], name
+        figure.savefig(tmp_path / f"{name}.png")
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000

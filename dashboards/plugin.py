@@ -5,6 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from springtide.store import Store
+
+
+class NothingToChoose(Exception):
+    """A variable that lists nothing, without which the dashboard's queries are none."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,7 @@ def variables(sql: str, values: Mapping[str, list[str]]) -> str:
         elif form == "sqlstring":
             escaped = [value.replace("'", "''") for value in chosen]
         else:
-            raise AssertionError(f"{match[0]}: a format that is not known here")
+            raise ValueError(f"{match[0]}: a format that is not known here")
         return ",".join(f"'{value}'" for value in escaped)
 
     return re.sub(r"\$\{(\w+):(\w+)\}", one, sql)
@@ -46,7 +53,28 @@ def macros(sql: str, view: View) -> str:
 
 
 def expanded(sql: str, values: Mapping[str, list[str]], view: View) -> str:
-    """Raises AssertionError where something is left that no server would understand."""
+    """Raises ValueError where something is left that no server would understand."""
     ready = macros(variables(sql, values), view)
-    assert "$" not in ready, f"not expanded: {ready}"
+    if "$" in ready:
+        raise ValueError(f"not expanded: {ready}")
     return ready
+
+
+def values_of(
+    store: Store, document: Mapping[str, Any], view: View, typed: Mapping[str, list[str]]
+) -> dict[str, list[str]]:
+    """Each variable when the dashboard is opened: what it lists, all chosen, or the text it begins with.
+
+    `typed` is what stands in a text box instead. Raises NothingToChoose for a list of nothing.
+    """
+    values: dict[str, list[str]] = {}
+    for variable in document["templating"]["list"]:
+        name = variable["name"]
+        if variable["type"] == "textbox":
+            values[name] = typed.get(name, [variable["query"]])
+        elif variable["type"] == "query":
+            rows = store.query(expanded(variable["query"], values, view))
+            values[name] = [str(value) for row in rows for [value] in [row.values()]]
+            if not "".join(values[name]):
+                raise NothingToChoose(f"its variable {name} lists nothing in this time")
+    return values
