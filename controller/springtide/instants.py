@@ -5,11 +5,15 @@ Standard library, and relative imports: Ansible's plugins have a link to it.
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import UTC, datetime
 
 from .errors import InputError, Problem
 
+# As users write how long ago: -90m, -6h, -2d.
+AGO = re.compile(r"-(\d{1,6})([mhd])", re.ASCII)
+UNIT_S = {"m": 60, "h": 3600, "d": 86_400}
 FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 # Clocks synchronised by NTP agree within a second; what is further ahead comes from a wrong clock.
 CLOCK_TOLERANCE_S = 60
@@ -42,12 +46,17 @@ def latest_round(now_unix_s: int, interval_s: int) -> int:
 
 
 def parse_round(text: str, interval_s: int, option: str = "--round") -> int:
-    """A round given by the user with this option; raises InputError for no instant, or no multiple of the interval."""
+    """A round given by the user with this option: an instant, or the round of so long ago.
+
+    Raises InputError for neither, and for no multiple of the interval.
+    """
+    if ago := AGO.fullmatch(text):
+        return max(interval_s, latest_round(now() - int(ago[1]) * UNIT_S[ago[2]], interval_s))
     try:
         unix_s = parse(text)
     except ValueError:
-        problem = Problem(option, "round", f"{text!r} is not an instant", "write it as 2026-01-02T03:05:00Z")
-        raise InputError([problem]) from None
+        fix = "write it as 2026-01-02T03:05:00Z, or as -90m, -6h or -2d"
+        raise InputError([Problem(option, "round", f"{text!r} is not an instant", fix)]) from None
     if unix_s % interval_s or unix_s < interval_s:
         before = max(interval_s, unix_s // interval_s * interval_s)
         message = f"{text} is not a multiple of round.interval_s = {interval_s}"

@@ -273,7 +273,9 @@ def test_dry_run_writes_nothing() -> Iterator[Sent]:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("yesterday", "'yesterday' is not an instant; write it as 2026-01-02T03:05:00Z"),
+        ("yesterday", "'yesterday' is not an instant; write it as 2026-01-02T03:05:00Z, or as -90m, -6h or -2d"),
+        ("-1y", "'-1y' is not an instant"),
+        ("-1.5h", "is not an instant"),
         ("2026-01-02T03:05:00", "is not an instant"),
         ("2026-1-2T03:05:00Z", "is not an instant"),
         (
@@ -287,6 +289,21 @@ def test_dry_run_writes_nothing() -> Iterator[Sent]:
 def test_an_instant_that_is_not_a_round_is_refused(home: Home, given: str, message: str) -> None:
     [line] = home.refused("decide", "initcwnd", "--round", given)
     assert message in line
+
+
+@pytest.mark.parametrize(
+    ("given", "moment"),
+    [
+        ("-0m", "2026-01-02T03:05:00Z"),
+        ("-5m", "2026-01-02T03:00:00Z"),
+        ("-6h", "2026-01-01T21:05:00Z"),
+        ("-2d", "2025-12-31T03:05:00Z"),
+        ("-999999d", "1970-01-01T00:05:00Z"),
+    ],
+)
+def test_a_round_may_be_given_by_how_long_ago_it_was(monkeypatch: pytest.MonkeyPatch, given: str, moment: str) -> None:
+    monkeypatch.setattr(instants, "now", lambda: instants.parse("2026-01-02T03:05:00Z") + 299)
+    assert instants.show(instants.parse_round(given, INTERVAL)) == moment
 
 
 def test_nothing_seen_is_nothing_decided(home: Home) -> None:

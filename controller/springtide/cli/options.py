@@ -182,14 +182,21 @@ def json_option(command: F) -> F:
 
 def round_option(command: F) -> F:
     return click.option(
-        "--round", "round_text", metavar="INSTANT", help="For instance 2026-01-02T03:05:00Z; the newest by default."
+        "--round",
+        "round_text",
+        metavar="INSTANT",
+        help="For instance 2026-01-02T03:05:00Z or -1h; the newest by default.",
     )(command)
 
 
 def span_options(command: F) -> F:
     """--from and --to, for `time_span`."""
-    until = click.option("--to", "to_text", metavar="INSTANT", help="The last round; the newest by default.")
-    since = click.option("--from", "from_text", metavar="INSTANT", help="The first round; those of a day by default.")
+    until = click.option(
+        "--to", "to_text", metavar="INSTANT", help="The last round, such as -1h; the newest by default."
+    )
+    since = click.option(
+        "--from", "from_text", metavar="INSTANT", help="The first round, such as -6h; those of a day by default."
+    )
     return since(until(command))
 
 

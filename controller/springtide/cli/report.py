@@ -61,7 +61,8 @@ def report(
     \b
     Examples:
       springtide report
-      springtide report --from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z --html report.html
+      springtide report --from -6h --html report.html
+      springtide report --from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z --json
     """
     fleet = read_fleet(fleet_path)
     policy = read_policy(policy_path)
