@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any, cast
 
 import click
+from click.shell_completion import CompletionItem
 
 from springtide.errors import SpringtideError
 
@@ -62,6 +63,12 @@ class _Group(click.Group):
 
     An error is one line for each problem.
     """
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands by their names alone: what each does is in a file whose imports take a second."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(name) for name in NAMES if name.startswith(incomplete)]
 
     def invoke(self, ctx: click.Context) -> object:
         try:
