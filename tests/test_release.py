@@ -272,7 +272,14 @@ def controller(publisher: Publisher) -> tuple[Publisher, str]:
     (publisher.root / "etc/springtide").mkdir(exist_ok=True)
     (publisher.root / "etc/springtide/fleet.yaml").write_text(fleet)
     steps = lines("The controller")
-    assert {line.split()[0].rpartition("/")[2] for line in steps} == {"sha256sum", "python3", "pip", "ln", "springtide"}
+    assert {line.split()[0].rpartition("/")[2] for line in steps} == {
+        "sha256sum",
+        "python3",
+        "pip",
+        "ln",
+        "mkdir",
+        "springtide",
+    }
     return publisher, publisher.steps(steps)
 
 

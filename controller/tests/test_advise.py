@@ -328,7 +328,7 @@ def test_the_how_to_does_what_it_shows(bare_home: Home, tmp_path: Path, monkeypa
     block, _ = re.findall(r"```sh\n(.*?)```", text, re.S)
     history.spool(bare_home)
     answers = [
-        bare_home.run(*line.replace("/var/lib/springtide-collector", str(bare_home.spool)).split()[1:]).stdout
+        bare_home.run(*line.replace("/var/spool/springtide", str(bare_home.spool)).split()[1:]).stdout
         for line in block.splitlines()
     ]
     [shown] = re.findall(r"```text\n(.*?)```", text, re.S)
