@@ -151,7 +151,9 @@ class Site:
         for line in service(unit):
             passed = "true" if line.startswith("-") else f"test $? = {fine[0]}"
             more = f" -e '{GATE}'" if line.endswith(".rollout") else ""
-            self.controller.run(f"{environment} {line.lstrip('-')}{more} || {passed}")
+            self.controller.run(
+                f"{f'export {environment}; ' if environment else ''}{line.lstrip('-')}{more} || {passed}"
+            )
 
 
 def connect(nodes: Collection[Node], folder: Path) -> subprocess.Popen[str]:

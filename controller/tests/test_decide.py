@@ -306,6 +306,14 @@ def test_a_round_may_be_given_by_how_long_ago_it_was(monkeypatch: pytest.MonkeyP
     assert instants.show(instants.parse_round(given, INTERVAL)) == moment
 
 
+def test_a_timers_round_is_one_whose_samples_had_their_time(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minute by default."""
+    for later, moment in ((59, NOW - INTERVAL), (60, NOW)):
+        monkeypatch.setattr(instants, "now", lambda later=later: NOW + later)
+        assert home.json("decide", "initcwnd", "--due", code=3)["round"] == instants.show(moment)
+        assert home.json("decide", "initcwnd", code=3)["round"] == instants.show(NOW)
+
+
 def test_nothing_seen_is_nothing_decided(home: Home) -> None:
     answer = home.json("decide", "initcwnd", code=3)
     assert (answer["decisions"], answer["pairs_without_samples"]) == ([], 6)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from springtide import instants
 from springtide.frame import Frame
+from springtide.jobs.publish import newest_decided
 from springtide.laws.congestion import prefixes
 from springtide.laws.congestion import rows as congestion_rows
 from springtide.laws.congestion.law import ACTION, Action
@@ -98,6 +99,47 @@ def test_status_shows_no_starts_of_the_future(home: Home) -> None:
     STARTS.write_round(store, ROUND + 86_400, decided(**IN_USE), Policy().version)
     store.close()
     assert seen() == before
+
+
+@pytest.mark.parametrize(
+    ("windows_s", "round_s"), [(None, 0), (-Policy().bundle.ttl_s, 0), (300 - Policy().bundle.ttl_s, None)]
+)
+def test_starts_are_published_where_no_pair_has_a_window(
+    home: Home, windows_s: int | None, round_s: int | None
+) -> None:
+    """As at a PoP alone, and where the law of windows has decided nothing for as long as a bundle lives. Before, its
+    last round is published: windows in force come from no other."""
+    home.policy.write_text("enforce: {by: bpf}\n")
+    store = home.open()
+    STARTS.write_round(store, ROUND, decided(**IN_USE), Policy().version)
+    if windows_s is not None:
+        WINDOWS.write_round(store, ROUND + windows_s, decided_table(DECISIONS), Policy().version)
+    newest = newest_decided(store, Policy(), ROUND)
+    store.close()
+    if round_s is None:
+        assert newest == ROUND + (windows_s or 0)
+        return
+    assert newest == ROUND + round_s
+    home.run("bundle", "--out", home.path / "out")
+    bundle = json.loads((home.path / "out/ams-1.json").read_bytes())
+    assert bundle["round"] == instants.show(newest)
+    assert sorted(one["prefix"] for one in bundle["entries"]) == sorted(UNITS.values())
+
+
+def test_status_does_not_wait_for_starts_where_no_edge_paces(home: Home) -> None:
+    """Also where some did, an hour ago."""
+
+    def start() -> dict[str, Any]:
+        steps = home.json("status", code=1)["steps"]
+        return dict(next(one for one in steps if one["what"] == "start"))
+
+    store = home.open()
+    STARTS.write_round(store, ROUND - 3600, decided(**IN_USE), Policy().version)
+    store.close()
+    home.policy.write_text("enforce: {by: bpf}\n")
+    assert start()["state"] == "stale"
+    home.policy.write_text("enforce: {by: routes}\n")
+    assert (start()["state"], start()["text"][:24]) == ("note", "no edge enforces by bpf,")
 
 
 @pytest.mark.parametrize("values", [IN_USE, ON_TRIAL, IN_USE | ON_TRIAL], ids=["in use", "on trial", "both"])

@@ -25,7 +25,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from springtide import instants
 from springtide.jobs.site import Site
 from springtide.laws.base import Law
-from springtide.laws.registry import LAWS, LEADING
+from springtide.laws.registry import LAWS
 from springtide_common import DECISIONS, PUBLICATION, ROUND_TABLES, START, STORE, defaults, guarded, round_schedule
 
 
@@ -123,11 +123,11 @@ def springtide_round() -> None:
     def bundle(due: dict[str, Any]) -> dict[str, Any]:
         """A bundle for every edge of the newest decided round, laid beside the publications; the round, and of each
         edge how many starts its bundle has no room for."""
-        from springtide.jobs.publish import render, stage
+        from springtide.jobs.publish import newest_decided, render, stage
 
         site = Site.of()
         with site.open() as store:
-            newest = LEADING.latest(store, due["newest"])
+            newest = newest_decided(store, site.policy(), due["newest"])
             rendered, moment = render(store, site.fleet(), site.policy(), newest, instants.now())
         for what in rendered.notes():
             print(f"left out: {what}")

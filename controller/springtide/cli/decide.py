@@ -23,7 +23,7 @@ from springtide.cli.options import (
 )
 from springtide.cli.output import print_json, print_table, warn
 from springtide.jobs import decide as jobs
-from springtide.jobs.due import prepare
+from springtide.jobs.due import newest_due, prepare
 from springtide.laws.base import Law, Outcome, View
 from springtide.laws.registry import LAWS, METRICS
 from springtide.metrics import Labels, write_metrics
@@ -50,6 +50,9 @@ def _command(law: Law) -> click.Command:
 
     @click.command(law.name, help=law.help + examples)
     @round_option
+    @click.option(
+        "--due", is_flag=True, help="The newest round whose samples had round.lateness_s to arrive; for timers."
+    )
     @click.option("--dry-run", is_flag=True, help="Show what would be decided; write nothing.")
     @metrics_option
     @json_option
@@ -63,12 +66,16 @@ def _command(law: Law) -> click.Command:
         policy_path: Path,
         publish_dir: Path,
         round_text: str | None,
+        due: bool,
         dry_run: bool,
         metrics_path: Path | None,
         as_json: bool,
     ) -> None:
         fleet, policy = read_fleet(fleet_path), read_policy(policy_path)
-        moment = closed_round(round_text, policy) or instants.latest_round(instants.now(), policy.round.interval_s)
+        newest = newest_due(policy, instants.now()) if due else None
+        moment = (
+            closed_round(round_text, policy) or newest or instants.latest_round(instants.now(), policy.round.interval_s)
+        )
         with store.open() as opened:
             prepare(opened, fleet, publish_dir, warn)
             outcome = jobs.decide(law, opened, policy, moment, instants.now(), dry_run=dry_run)

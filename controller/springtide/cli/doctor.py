@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from springtide import instants
 from springtide.cli.options import (
     StoreOptions,
     fleet_option,
@@ -137,12 +138,12 @@ def doctor(
 
 
 def _largest_window(policy_path: Path) -> int:
-    """The policy's cmax, or the default's: an edge need not have the policy file."""
+    """The largest window that the policy allows, or the default policy: an edge need not have the file."""
     try:
         policy = read_policy(policy_path) if policy_path.exists() or str(policy_path) != POLICY else Policy()
     except SpringtideError:
         policy = Policy()
-    return policy.initcwnd.cmax
+    return max(policy.initcwnd.cmax, policy.start.cmax) if policy.paces(instants.now()) else policy.initcwnd.cmax
 
 
 def _print(found: Sequence[Finding], show_all: bool) -> None:

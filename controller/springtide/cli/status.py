@@ -64,7 +64,7 @@ def status(
     Examples:
       springtide status
       springtide status --json
-      springtide status --metrics /var/lib/node_exporter/springtide-status.prom
+      springtide status --metrics /var/lib/prometheus/node-exporter/springtide-status.prom
       springtide status > /dev/null || mail -s "springtide" ops < /dev/null
     """
     fleet, policy, now = read_fleet(fleet_path), read_policy(policy_path), instants.now()

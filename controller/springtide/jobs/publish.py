@@ -38,8 +38,8 @@ NOTHING_DAMAGED: Mapping[Path, str] = {}
 def render(store: Store, fleet: Fleet, policy: Policy, requested: int | None, now_unix_s: int) -> tuple[Rendered, int]:
     """A round's valid bundles and the round, the newest decided one by default. Raises InputError, StoreError."""
     newest = instants.latest_round(now_unix_s, policy.round.interval_s)
-    moment = requested or LEADING.latest(store, newest)
-    if moment is None or LEADING.latest(store, moment) != moment:
+    moment = requested or newest_decided(store, policy, newest)
+    if moment is None or newest_decided(store, policy, moment) != moment:
         what = "no round has decisions" if moment is None else f"round {instants.show(moment)} has no decisions"
         raise InputError([Problem("--round", "round", what, f"run `springtide decide {LEADING.name}` first")])
     expires = moment + policy.bundle.ttl_s
@@ -49,6 +49,16 @@ def render(store: Store, fleet: Fleet, policy: Policy, requested: int | None, no
     if found:
         raise InputError(found)
     return rendered, moment
+
+
+def newest_decided(store: Store, policy: Policy, until_unix_s: int) -> int | None:
+    """The newest round that may be published: that of the leading law, whose values no other law keeps for it.
+
+    Where that has decided nothing for as long as bundles live, as for a PoP alone, any law's. None before the first.
+    """
+    led = LEADING.latest(store, until_unix_s)
+    newest = max((moment for law in LAWS if (moment := law.latest(store, until_unix_s)) is not None), default=None)
+    return led if led is not None and newest is not None and newest - led < policy.bundle.ttl_s else newest
 
 
 def wrong(documents: Documents, context: Context) -> list[Problem]:

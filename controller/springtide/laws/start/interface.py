@@ -142,6 +142,8 @@ class Start(Law):
         )
 
     def newest(self, store: Store, policy: Policy, until_unix_s: int) -> Newest | None:
+        if not policy.paces(until_unix_s):
+            return None
         late = "not overridden and coalesce(expires_at < round + {ttl_s:UInt32}, true)"
         return newest_of(store, self.name, self.acts, until_unix_s, f"({self.acts}) and {late}", policy.bundle.ttl_s)
 
