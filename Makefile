@@ -40,7 +40,7 @@ test-python:
 
 proof: ## the long tests, which `make test` leaves out; needs root
 	@tools/need-root "make proof" "it makes network namespaces and TUN devices"
-	@tools/setup --dev && tools/get-cargo-deb
+	@tools/setup --dev && tools/get-cargo-deb && tools/get-cargo-generate-rpm
 	@$(PYTEST) -m proof --proofs 1 --spent out/proof.json
 
 lint: setup-dev ## every linter and formatter, changing nothing
@@ -70,7 +70,7 @@ fuzz: ## half a minute for each parser of what an edge reads before it trusts it
 	@tools/setup
 	@tools/fuzz
 
-package: ## Debian packages of the collector and the edge program, into target/debian
+package: ## packages of the collector and the edge program, .deb and .rpm, into target/packages
 	@tools/setup
 	@tools/package
 

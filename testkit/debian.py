@@ -1,4 +1,4 @@
-"""The Debian packages that tools/package builds, taken apart."""
+"""The packages that tools/package builds, taken apart: .deb and .rpm."""
 
 from __future__ import annotations
 
@@ -40,12 +40,18 @@ def once(folders: pytest.TempPathFactory, name: str, make: Callable[[Path], obje
     return folder
 
 
-def built(name: str, folders: pytest.TempPathFactory) -> Path:
+def packaged(folder: Path) -> None:
+    """All packages, as of one moment."""
+    run("env", "SOURCE_DATE_EPOCH=1700000000", ROOT / "tools/package", folder)
+
+
+def built(name: str, folders: pytest.TempPathFactory, kind: str = "deb") -> Path:
     """The package `name`, built with the others from the release binaries."""
-    folder = once(folders, "packages", lambda folder: run(ROOT / "tools/package", folder))
+    folder = once(folders, "packages", packaged)
     paths = sorted(folder.iterdir())
-    assert [path.name.partition("_")[0] for path in paths] == sorted(PACKAGES), paths
-    return next(path for path in paths if path.name.startswith(f"{name}_"))
+    assert len(paths) == 2 * len(PACKAGES), paths
+    [path] = [path for path in paths if path.name.startswith(name) and path.suffix == f".{kind}"]
+    return path
 
 
 def listing(package: Path) -> dict[str, str]:

@@ -61,7 +61,7 @@ def test_checksums_are_of_every_file_and_a_changed_byte_is_seen(release: Path, t
     assert checked(release).returncode == 0
     named = {line.split()[1] for line in (release / "SHA256SUMS").read_text().splitlines()}
     assert named == {path.name for path in release.iterdir()} - {"SHA256SUMS", "SHA256SUMS.sig"}
-    for suffix, count in ((".whl", 1), (".deb", 2), (".lock", 2), (".cdx.json", 3)):
+    for suffix, count in ((".whl", 1), (".deb", 2), (".rpm", 2), (".lock", 2), (".cdx.json", 3)):
         assert sum(name.endswith(suffix) for name in named) == count, suffix
     copy = shutil.copytree(release, tmp_path / "copy")
     [wheel] = copy.glob("*.whl")
