@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
 PYTEST := $(BIN)/python -m pytest -q --numprocesses 4 --dist loadscope --no-loadscope-reorder
 
-.PHONY: help setup setup-dev demo test test-rust test-python proof lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-start bench-recovery bench-pipeline package release fuzz calm chaos chain kernels emulator kafka airflow lab-clean clean docs
+.PHONY: help setup setup-dev demo test test-rust test-python proof lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-start bench-recovery bench-pipeline package release images fuzz calm chaos chain kernels emulator kafka airflow lab-clean clean docs
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,10 @@ package: ## packages of the collector and the edge program, .deb and .rpm, into 
 release: ## all that one installs from, with checksums and lists of what is in it, into dist; SIGN_KEY=FILE signs it
 	@tools/setup
 	@tools/release $(if $(SIGN_KEY),--sign-key $(SIGN_KEY))
+
+images: ## OCI images of collector, edge program and controller, made of dist by root without a daemon, into out/images
+	@tools/need-root "make images" "the files in an image belong to several users"
+	@tools/images
 
 calm: ## simulated weeks of 34 PoPs, of 20,000 client prefixes and of starts under our laws and the naive ones; writes out/bench/calm*
 	@tools/setup
