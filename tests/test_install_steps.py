@@ -18,6 +18,7 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "Install a site": ("install-a-site", ()),
     "Run it in Airflow: install": ("run-in-airflow", ("Install",)),
     "Run everything with Docker": ("run-with-compose", ()),
+    "Run the collector in Kubernetes": ("run-in-kubernetes", ()),
     "Upgrade": ("upgrade", ()),
 }
 
