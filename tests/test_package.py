@@ -69,7 +69,7 @@ def test_a_page_is_there_for_each_command_and_names_its_options(installed: Path)
     for command in COMMANDS:
         page = installed / f"usr/share/man/man1/springtide-collector-{command}.1.gz"
         text = gzip.decompress(page.read_bytes()).decode()
-        assert f".TH SPRINGTIDE-COLLECTOR-{command.upper()} 1" in text
+        assert f".TH springtide-collector-{command} 1" in text
         help_text = run(installed / "usr/bin/springtide-collector", command, "--help").stdout
         options = set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", help_text, re.M))
         assert options
