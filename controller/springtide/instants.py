@@ -51,7 +51,10 @@ def parse_round(text: str, interval_s: int, option: str = "--round") -> int:
     Raises InputError for neither, and for no multiple of the interval.
     """
     if ago := AGO.fullmatch(text):
-        return max(interval_s, latest_round(now() - int(ago[1]) * UNIT_S[ago[2]], interval_s))
+        moment = latest_round(now() - int(ago[1]) * UNIT_S[ago[2]], interval_s)
+        if moment < interval_s:
+            raise InputError([Problem(option, "round", f"{text} is before 1970", "give a later one")])
+        return moment
     try:
         unix_s = parse(text)
     except ValueError:

@@ -276,6 +276,7 @@ def test_dry_run_writes_nothing() -> Iterator[Sent]:
         ("yesterday", "'yesterday' is not an instant; write it as 2026-01-02T03:05:00Z, or as -90m, -6h or -2d"),
         ("-1y", "'-1y' is not an instant"),
         ("-1.5h", "is not an instant"),
+        ("-999999d", "is before 1970"),
         ("2026-01-02T03:05:00", "is not an instant"),
         ("2026-1-2T03:05:00Z", "is not an instant"),
         (
@@ -298,7 +299,6 @@ def test_an_instant_that_is_not_a_round_is_refused(home: Home, given: str, messa
         ("-5m", "2026-01-02T03:00:00Z"),
         ("-6h", "2026-01-01T21:05:00Z"),
         ("-2d", "2025-12-31T03:05:00Z"),
-        ("-999999d", "1970-01-01T00:05:00Z"),
     ],
 )
 def test_a_round_may_be_given_by_how_long_ago_it_was(monkeypatch: pytest.MonkeyPatch, given: str, moment: str) -> None:
@@ -312,6 +312,13 @@ def test_a_timers_round_is_one_whose_samples_had_their_time(home: Home, monkeypa
         monkeypatch.setattr(instants, "now", lambda later=later: NOW + later)
         assert home.json("decide", "initcwnd", "--due", code=3)["round"] == instants.show(moment)
         assert home.json("decide", "initcwnd", code=3)["round"] == instants.show(NOW)
+
+
+@together
+def test_metrics_that_cannot_be_written_keep_no_round_from_being_decided() -> Iterator[Sent]:
+    yield (sent := Sent(rounds_of_traffic([40])))
+    assert len(sent.decide("--metrics", "/nonexistent/x.prom")) == 1
+    assert len(sent.stored()) == 1
 
 
 def test_nothing_seen_is_nothing_decided(home: Home) -> None:

@@ -16,6 +16,7 @@ from springtide.laws.congestion import prefixes
 from springtide.laws.congestion import rows as congestion_rows
 from springtide.laws.congestion.law import ACTION, Action
 from springtide.laws.congestion.law import DECIDED as CONGESTION
+from springtide.laws.initcwnd.decision import Decision
 from springtide.laws.initcwnd.rows import WINDOWS
 from springtide.laws.standing import Standing
 from springtide.laws.start.decision import ACTIONS, REASONS
@@ -27,7 +28,7 @@ from springtide.policy import Policy
 
 from lab.connections import own_network
 from testkit import bpf
-from testkit.decided import DECISIONS
+from testkit.decided import DECISIONS, decision
 from testkit.home import ROUND, Home
 from testkit.loopback import on_loopback
 from testkit.pairs import decided_table
@@ -102,28 +103,33 @@ def test_status_shows_no_starts_of_the_future(home: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("windows_s", "round_s"), [(None, 0), (-Policy().bundle.ttl_s, 0), (300 - Policy().bundle.ttl_s, None)]
+    ("windows", "windows_s", "published_s"),
+    [
+        # A PoP alone.
+        ([], 0, 0),
+        # A stray connection between PoPs left a row, of which no edge has anything.
+        ([decision("ams", "fra", 4, None)], -300, 0),
+        # Windows in force come from no other round, as long as bundles live.
+        (DECISIONS, 300 - Policy().bundle.ttl_s, 300 - Policy().bundle.ttl_s),
+        (DECISIONS, -Policy().bundle.ttl_s, 0),
+    ],
 )
-def test_starts_are_published_where_no_pair_has_a_window(
-    home: Home, windows_s: int | None, round_s: int | None
+def test_a_round_without_windows_is_published_unless_some_act(
+    home: Home, windows: list[Decision], windows_s: int, published_s: int
 ) -> None:
-    """As at a PoP alone, and where the law of windows has decided nothing for as long as a bundle lives. Before, its
-    last round is published: windows in force come from no other."""
     home.policy.write_text("enforce: {by: bpf}\n")
     store = home.open()
     STARTS.write_round(store, ROUND, decided(**IN_USE), Policy().version)
-    if windows_s is not None:
-        WINDOWS.write_round(store, ROUND + windows_s, decided_table(DECISIONS), Policy().version)
+    if windows:
+        WINDOWS.write_round(store, ROUND + windows_s, decided_table(windows), Policy().version)
     newest = newest_decided(store, Policy(), ROUND)
     store.close()
-    if round_s is None:
-        assert newest == ROUND + (windows_s or 0)
-        return
-    assert newest == ROUND + round_s
-    home.run("bundle", "--out", home.path / "out")
-    bundle = json.loads((home.path / "out/ams-1.json").read_bytes())
-    assert bundle["round"] == instants.show(newest)
-    assert sorted(one["prefix"] for one in bundle["entries"]) == sorted(UNITS.values())
+    assert newest == ROUND + published_s
+    if newest == ROUND:
+        home.run("bundle", "--out", home.path / "out")
+        bundle = json.loads((home.path / "out/ams-1.json").read_bytes())
+        assert bundle["round"] == instants.show(newest)
+        assert sorted(one["prefix"] for one in bundle["entries"]) == sorted(UNITS.values())
 
 
 def test_status_does_not_wait_for_starts_where_no_edge_paces(home: Home) -> None:

@@ -22,6 +22,7 @@ from springtide.cli.options import (
     store_options,
 )
 from springtide.cli.output import print_json, print_table, warn
+from springtide.errors import SpringtideError
 from springtide.jobs import decide as jobs
 from springtide.jobs.due import newest_due, prepare
 from springtide.laws.base import Law, Outcome, View
@@ -81,7 +82,11 @@ def _command(law: Law) -> click.Command:
             outcome = jobs.decide(law, opened, policy, moment, instants.now(), dry_run=dry_run)
         view = law.view(outcome, fleet, policy)
         if metrics_path is not None:
-            _measure(law, outcome, view, metrics_path)
+            try:
+                _measure(law, outcome, view, metrics_path)
+            except SpringtideError as failed:
+                # What watches the loop must not stop it.
+                warn(f"springtide: {failed}; the round is decided all the same")
         show = _print_json if as_json else _print
         show(outcome, view, policy, dry_run)
         error = jobs.too_thin(moment, outcome.inputs, outcome.thin)

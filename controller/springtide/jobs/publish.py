@@ -52,13 +52,13 @@ def render(store: Store, fleet: Fleet, policy: Policy, requested: int | None, no
 
 
 def newest_decided(store: Store, policy: Policy, until_unix_s: int) -> int | None:
-    """The newest round that may be published: that of the leading law, whose values no other law keeps for it.
-
-    Where that has decided nothing for as long as bundles live, as for a PoP alone, any law's. None before the first.
+    """The newest round that may be published, None before the first: that of the leading law while its windows act,
+    since no other law keeps them for a round of its own. Else any law's: a PoP alone has no windows.
     """
-    led = LEADING.latest(store, until_unix_s)
-    newest = max((moment for law in LAWS if (moment := law.latest(store, until_unix_s)) is not None), default=None)
-    return led if led is not None and newest is not None and newest - led < policy.bundle.ttl_s else newest
+    led = LEADING.newest(store, policy, until_unix_s)
+    if led is not None and led.acting and until_unix_s - led.round < policy.bundle.ttl_s:
+        return led.round
+    return max((moment for law in LAWS if (moment := law.latest(store, until_unix_s)) is not None), default=None)
 
 
 def wrong(documents: Documents, context: Context) -> list[Problem]:
