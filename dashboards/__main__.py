@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from springtide.errors import SpringtideError
 from springtide.jobs.site import Site
 
 from dashboards.drawing import draw
@@ -30,9 +31,12 @@ def draw_command(folder: Path) -> None:
       python -m dashboards draw out/boards
       SPRINGTIDE_STORE=clickhouse://ch-1/springtide python -m dashboards draw out/boards
     """
-    with Site.of().open() as store:
-        for path, missing in draw(store, documents(), folder):
-            click.echo(f"{path}: {missing}" if missing else str(path))
+    try:
+        with Site.of().open() as store:
+            for path in draw(store, documents(), folder):
+                click.echo(str(path))
+    except SpringtideError as error:
+        raise click.ClickException(str(error)) from error
 
 
 main(prog_name="python -m dashboards")

@@ -13,7 +13,7 @@ import textwrap
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from matplotlib.ticker import FuncFormatter
 from matplotlib.transforms import Bbox
 from springtide.store import Store
 
-from dashboards.plugin import NothingToChoose, View, expanded, values_of
+from dashboards.plugin import View, expanded, values_of
 
 # Grafana's grid: 24 columns; a row of it is 30 pixels and a gap of 8 high (grafana.com, "Dashboard JSON model").
 COLUMNS = 24
@@ -116,7 +116,7 @@ def _lines(axes: Axes, panel: Mapping[str, Any], rows: Rows) -> None:
     defaults = panel["fieldConfig"]["defaults"]
     series: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for row in rows:
-        moment = _day(datetime.fromisoformat(row["time"]).timestamp())
+        moment = _day(datetime.fromisoformat(row["time"]).replace(tzinfo=UTC).timestamp())
         numbers = {name: value for name, value in row.items() if name not in ("time", "series")}
         for name, value in numbers.items():
             if value is not None:
@@ -172,15 +172,11 @@ def of_store(store: Store, document: Mapping[str, Any], view: View, typed: Mappi
     return drawn(document, view, rows_of)
 
 
-def draw(store: Store, documents: Mapping[str, dict[str, Any]], folder: Path) -> Iterator[tuple[Path, str]]:
-    """Every dashboard over the last day, as NAME.png in a folder; each path with why it is not there, if it is not."""
+def draw(store: Store, documents: Mapping[str, dict[str, Any]], folder: Path) -> Iterator[Path]:
+    """Every dashboard over the last day, as NAME.png in a folder."""
     now = int(time.time())
     folder.mkdir(parents=True, exist_ok=True)
     for name, document in documents.items():
         path = folder / f"{Path(name).stem}.png"
-        try:
-            of_store(store, document, View(now - DAY_S, now), {}).savefig(path)
-        except NothingToChoose as error:
-            yield path, f"is not drawn: {error}"
-        else:
-            yield path, ""
+        of_store(store, document, View(now - DAY_S, now), {}).savefig(path)
+        yield path

@@ -10,10 +10,6 @@ from typing import Any
 from springtide.store import Store
 
 
-class NothingToChoose(Exception):
-    """A variable that lists nothing, without which the dashboard's queries are none."""
-
-
 @dataclass(frozen=True)
 class View:
     """The time range and interval of a dashboard that is looked at."""
@@ -65,7 +61,7 @@ def values_of(
 ) -> dict[str, list[str]]:
     """Each variable when the dashboard is opened: what it lists, all chosen, or the text it begins with.
 
-    `typed` is what stands in a text box instead. Raises NothingToChoose for a list of nothing.
+    `typed` is what stands in a text box instead.
     """
     values: dict[str, list[str]] = {}
     for variable in document["templating"]["list"]:
@@ -74,7 +70,6 @@ def values_of(
             values[name] = typed.get(name, [variable["query"]])
         elif variable["type"] == "query":
             rows = store.query(expanded(variable["query"], values, view))
-            values[name] = [str(value) for row in rows for [value] in [row.values()]]
-            if not "".join(values[name]):
-                raise NothingToChoose(f"its variable {name} lists nothing in this time")
+            # A list of nothing is one that nothing is in.
+            values[name] = [str(value) for row in rows for [value] in [row.values()]] or [""]
     return values

@@ -71,6 +71,8 @@ def check_columns(where: str, panel: str, series: bool, types: dict[str, str]) -
 def test_every_query_gives_rows_of_the_right_form(store: Store, name: str) -> None:
     document = DOCUMENTS[name]
     values = values_of(store, document, VIEW, TYPED)
+    lists = {variable["name"] for variable in document["templating"]["list"] if variable["type"] == "query"}
+    assert [variable for variable in lists if not "".join(values[variable])] == [], f"{name}: lists of nothing"
     panels = {panel["title"]: panel for panel in document["panels"]}
     for title, target in clickhouse_targets(document):
         where = f"{name}: {title}"
