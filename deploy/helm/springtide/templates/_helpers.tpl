@@ -4,7 +4,7 @@
 
 {{- define "springtide.selector" -}}
 app.kubernetes.io/name: springtide-{{ .part }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 {{- end }}
 
 {{- define "springtide.labels" -}}
@@ -35,7 +35,7 @@ nodeSelector: {{ toJson . }}
 tolerations: {{ toJson . }}
 {{- end }}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- end }}
 
