@@ -153,6 +153,22 @@ def lines(
     return panel
 
 
+def percentiles(
+    title: str,
+    description: str,
+    value: str,
+    among: str,
+    unit: str,
+    *,
+    shares: Sequence[float] = (0.1, 0.5, 0.9),
+    steps: Steps | None = None,
+) -> timeseries.Panel:
+    """Lines over time: percentiles of a value in each round; `among` is what stands behind `from`."""
+    columns = ",\n    ".join(f"quantile({share})({value}) as p{100 * share:.0f}" for share in shares)
+    query = f"select round as time,\n    {columns}\nfrom {among}\ngroup by round\norder by time"
+    return lines(title, description, query, unit, span=8, steps=steps)
+
+
 def metric_lines(
     title: str,
     description: str,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from dashboards.build import PREFIX, choice, lines, row, rows, start, text
+from dashboards.build import PREFIX, choice, lines, percentiles, row, rows, start, text
 
 # As the view `connections` has it, which knows whole rounds.
 ROUNDS = (
@@ -54,34 +54,21 @@ def connections() -> Dashboard:
             )
         )
         .with_panel(
-            lines(
+            percentiles(
                 "Delivery rate",
                 "10th, 50th and 90th percentile over connections of their last delivery rates.",
-                f"""
-                select round as time, quantile(0.1)(delivery_mbit_per_s) as p10,
-                    quantile(0.5)(delivery_mbit_per_s) as p50,
-                    quantile(0.9)(delivery_mbit_per_s) as p90
-                from connections where {ROUNDS} and delivery_mbit_per_s > 0
-                group by round
-                order by time
-                """,
+                "delivery_mbit_per_s",
+                f"connections where {ROUNDS} and delivery_mbit_per_s > 0",
                 "Mbits",
-                span=8,
             )
         )
         .with_panel(
-            lines(
+            percentiles(
                 "Round-trip time",
                 "10th, 50th and 90th percentile over connections of their smoothed round-trip times.",
-                f"""
-                select round as time, quantile(0.1)(rtt_ms) as p10, quantile(0.5)(rtt_ms) as p50,
-                    quantile(0.9)(rtt_ms) as p90
-                from connections where {ROUNDS} and rtt_ms > 0
-                group by round
-                order by time
-                """,
+                "rtt_ms",
+                f"connections where {ROUNDS} and rtt_ms > 0",
                 "ms",
-                span=8,
             )
         )
         .with_panel(

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.dates import DateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from matplotlib.transforms import Bbox
@@ -137,7 +136,7 @@ def _lines(axes: Axes, panel: Mapping[str, Any], rows: Rows) -> None:
     axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: shown(value, defaults.get("unit"))))
     axes.xaxis_date()
-    axes.xaxis.set_major_formatter(DateFormatter("%H:%M"))  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda day, _: f"{datetime.fromtimestamp(day * DAY_S, UTC):%H:%M}"))
     axes.tick_params(labelsize=7)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=6, loc="best", ncols=max(1, len(series) // 6))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from springtide.learn.questions import question
 
-from dashboards.build import choice, lines, row, rows, start
+from dashboards.build import choice, lines, percentiles, row, rows, start
 
 CLOSED = "connections where $__timeFilter(round) and src_pop in (${src:singlequote}) and closed"
 DECIDED = "path_decisions final where part = 'recovery' and $__timeFilter(round) and src_pop in (${src:singlequote})"
@@ -86,18 +86,12 @@ def recovery() -> Dashboard:
             )
         )
         .with_panel(
-            lines(
+            percentiles(
                 "Timeouts in use",
                 "10th, 50th and 90th percentile over the paths that have one of their own; the kernel's is 1000.",
-                f"""
-                select round as time, quantile(0.1)(handshake_timeout_ms) as p10,
-                    quantile(0.5)(handshake_timeout_ms) as p50, quantile(0.9)(handshake_timeout_ms) as p90
-                from {DECIDED} and handshake_timeout_ms > 0
-                group by round
-                order by time
-                """,
+                "handshake_timeout_ms",
+                f"{DECIDED} and handshake_timeout_ms > 0",
                 "ms",
-                span=8,
             )
         )
         .with_panel(

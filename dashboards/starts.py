@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from dashboards.build import choice, lines, number, row, rows, start, text
+from dashboards.build import choice, lines, number, percentiles, row, rows, start, text
 
 AMONG = "part = 'start' and src_pop in (${src:singlequote}) and position(destination, ${destination:sqlstring}) > 0"
 DECIDED = f"path_decisions final where {AMONG} and $__timeFilter(round)"
 NEWEST = f"{DECIDED} and round = (select max(round) from {DECIDED})"
-# What a path's row is in, as the law's states are called.
-STATE = (
-    "multiIf(action = 'try', 'on trial', action = 'set', 'in use', coalesce(hold_until, round) > round, 'held', "
-    "'default')"
-)
+HELD = "coalesce(hold_until, round) > round"
+# The state of a path, as core/src/step/start/mod.rs has them.
+STATE = f"multiIf(trial_window > 0, 'on trial', {HELD}, 'held', window > 0, 'in use', 'default')"
 # A round trip, and 100 kB at the rate that is in use: as the limit is defined in docs/explanation/start.md.
 LIMIT_US = "(min_rtt_us + 1e11 / connection_rate)"
 TIMED = "connection_rate > 0 and t100_0_us > 0 and min_rtt_us > 0"
@@ -41,7 +39,7 @@ def starts() -> Dashboard:
             number(
                 "Paths with a start of their own",
                 "Paths whose connections all begin with values of their own.",
-                f"select countIf({STATE} = 'in use') as paths from {NEWEST}",
+                f"select countIf(window > 0) as paths from {NEWEST}",
                 "short",
             )
         )
@@ -49,15 +47,15 @@ def starts() -> Dashboard:
             number(
                 "On trial",
                 "Paths where a share of connections tries values.",
-                f"select countIf(trial_permille > 0) as paths from {NEWEST}",
+                f"select countIf(trial_window > 0) as paths from {NEWEST}",
                 "short",
             )
         )
         .with_panel(
             number(
                 "Held",
-                "Paths that keep the kernel's default for a time, since an earlier start did harm.",
-                f"select countIf({STATE} = 'held') as paths from {NEWEST}",
+                "Paths where a start failed: nothing near it is tried until the hold ends.",
+                f"select countIf({HELD}) as paths from {NEWEST}",
                 "short",
             )
         )
@@ -91,7 +89,7 @@ def starts() -> Dashboard:
         .with_panel(
             lines(
                 "Paths by state",
-                "held: an earlier start did harm, and nothing is tried until the hold ends.",
+                "on trial and held also count paths that have values in use.",
                 f"""
                 select round as time, {STATE} as series, count() as paths
                 from {DECIDED}
@@ -104,66 +102,44 @@ def starts() -> Dashboard:
             )
         )
         .with_panel(
-            lines(
+            percentiles(
                 "Rates in use",
                 "10th, 50th and 90th percentile over paths of the rate of a single connection.",
-                f"""
-                select round as time, quantile(0.1)(connection_rate) as p10, quantile(0.5)(connection_rate) as p50,
-                    quantile(0.9)(connection_rate) as p90
-                from {DECIDED} and connection_rate > 0
-                group by round
-                order by time
-                """,
+                "connection_rate",
+                f"{DECIDED} and connection_rate > 0",
                 "Bps",
-                span=8,
             )
         )
         .with_panel(
-            lines(
+            percentiles(
                 "Windows in use",
                 "10th, 50th and 90th percentile over paths, segments; the kernel's is 10.",
-                f"""
-                select round as time, quantile(0.1)(window) as p10, quantile(0.5)(window) as p50,
-                    quantile(0.9)(window) as p90
-                from {DECIDED} and window > 0
-                group by round
-                order by time
-                """,
+                "window",
+                f"{DECIDED} and window > 0",
                 "short",
-                span=8,
             )
         )
         .with_panel(
-            lines(
+            percentiles(
                 "Times the limit by round",
                 "Time of the first 100 kB, over a round trip and 100 kB at the rate in use: 50th and 90th percentile "
                 "over paths. One is as fast as the path allows.",
-                f"""
-                select round as time, quantile(0.5)(t100_0_us / {LIMIT_US}) as p50,
-                    quantile(0.9)(t100_0_us / {LIMIT_US}) as p90
-                from {DECIDED} and {TIMED}
-                group by round
-                order by time
-                """,
+                f"t100_0_us / {LIMIT_US}",
+                f"{DECIDED} and {TIMED}",
                 "none",
-                span=8,
+                shares=(0.5, 0.9),
                 steps=((0, "green"), (1.25, "yellow")),
             )
         )
         .with_panel(
-            lines(
+            percentiles(
                 "Times the default's time",
                 "Time of the first 100 kB with the values in use, over that with the kernel's default: 50th and 90th "
                 "percentile over paths. A path above one has got worse.",
-                f"""
-                select round as time, quantile(0.5)(t100_0_us / default_t100_us) as p50,
-                    quantile(0.9)(t100_0_us / default_t100_us) as p90
-                from {DECIDED} and t100_0_us > 0 and default_t100_us > 0
-                group by round
-                order by time
-                """,
+                "t100_0_us / default_t100_us",
+                f"{DECIDED} and t100_0_us > 0 and default_t100_us > 0",
                 "none",
-                span=8,
+                shares=(0.5, 0.9),
                 steps=((0, "green"), (1, "red")),
             )
         )
