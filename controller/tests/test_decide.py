@@ -310,7 +310,7 @@ def test_a_timers_round_is_one_whose_samples_had_their_time(home: Home, monkeypa
     """A minute by default."""
     for later, moment in ((59, NOW - INTERVAL), (60, NOW)):
         monkeypatch.setattr(instants, "now", lambda later=later: NOW + later)
-        assert home.json("decide", "initcwnd", "--due", code=3)["round"] == instants.show(moment)
+        assert home.json("decide", "initcwnd", "--round", "due", code=3)["round"] == instants.show(moment)
         assert home.json("decide", "initcwnd", code=3)["round"] == instants.show(NOW)
 
 

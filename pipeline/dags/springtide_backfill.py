@@ -40,7 +40,7 @@ def springtide_backfill() -> None:
     def backfill_rounds() -> int:
         """Each round in its turn: tables, then the decisions of every law."""
         from springtide.jobs.decide import decide
-        from springtide.jobs.due import newest_due, prepare, span
+        from springtide.jobs.due import prepare, span
         from springtide.laws.registry import LAWS
         from springtide.observe.rollup import rollup
 
@@ -48,7 +48,7 @@ def springtide_backfill() -> None:
         policy = site.policy()
         params: dict[str, Any] = dict(get_current_context()["params"])
         first, last = (instants.parse_round(params[name], policy.round.interval_s, name) for name in ("from", "to"))
-        if not first <= last <= newest_due(policy, instants.now()):
+        if not first <= last <= policy.round.due(instants.now()):
             what = f"{params['from']} to {params['to']} is not a span of closed rounds"
             raise InputError([Problem("params", "from, to", what, "give the earlier one first, both closed")])
         rounds = list(span(first, last, policy.round.interval_s))

@@ -66,7 +66,7 @@ def springtide_round() -> None:
         site = Site.of()
         policy = site.policy()
         requested = get_current_context()["params"].get("until")
-        newest = due_rounds.newest_due(policy, instants.now())
+        newest = policy.round.due(instants.now())
         if requested:
             newest = min(newest, instants.parse_round(requested, policy.round.interval_s, "until"))
         with site.open() as store:

@@ -24,7 +24,7 @@ from springtide.cli.options import (
 from springtide.cli.output import print_json, print_table, warn
 from springtide.errors import SpringtideError
 from springtide.jobs import decide as jobs
-from springtide.jobs.due import newest_due, prepare
+from springtide.jobs.due import prepare
 from springtide.laws.base import Law, Outcome, View
 from springtide.laws.registry import LAWS, METRICS
 from springtide.metrics import Labels, write_metrics
@@ -51,9 +51,6 @@ def _command(law: Law) -> click.Command:
 
     @click.command(law.name, help=law.help + examples)
     @round_option
-    @click.option(
-        "--due", is_flag=True, help="The newest round whose samples had round.lateness_s to arrive; for timers."
-    )
     @click.option("--dry-run", is_flag=True, help="Show what would be decided; write nothing.")
     @metrics_option
     @json_option
@@ -67,16 +64,12 @@ def _command(law: Law) -> click.Command:
         policy_path: Path,
         publish_dir: Path,
         round_text: str | None,
-        due: bool,
         dry_run: bool,
         metrics_path: Path | None,
         as_json: bool,
     ) -> None:
         fleet, policy = read_fleet(fleet_path), read_policy(policy_path)
-        newest = newest_due(policy, instants.now()) if due else None
-        moment = (
-            closed_round(round_text, policy) or newest or instants.latest_round(instants.now(), policy.round.interval_s)
-        )
+        moment = closed_round(round_text, policy) or instants.latest_round(instants.now(), policy.round.interval_s)
         with store.open() as opened:
             prepare(opened, fleet, publish_dir, warn)
             outcome = jobs.decide(law, opened, policy, moment, instants.now(), dry_run=dry_run)
@@ -85,7 +78,7 @@ def _command(law: Law) -> click.Command:
             try:
                 _measure(law, outcome, view, metrics_path)
             except SpringtideError as failed:
-                # What watches the loop must not stop it.
+                # Alerts watch the loop; they must not stop it.
                 warn(f"springtide: {failed}; the round is decided all the same")
         show = _print_json if as_json else _print
         show(outcome, view, policy, dry_run)

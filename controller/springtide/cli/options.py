@@ -185,7 +185,7 @@ def round_option(command: F) -> F:
         "--round",
         "round_text",
         metavar="INSTANT",
-        help="For instance 2026-01-02T03:05:00Z or -1h; the newest by default.",
+        help="2026-01-02T03:05:00Z, -1h, or due: the newest that waited for its samples. The newest by default.",
     )(command)
 
 
@@ -212,9 +212,14 @@ def time_span(from_text: str | None, to_text: str | None, policy: Policy) -> tup
 
 
 def closed_round(text: str | None, policy: Policy, option: str = "--round") -> int | None:
-    """The round that this option names, None without one; raises InputError when it has not closed yet."""
+    """The round that this option names, None without one; raises InputError when it has not closed yet.
+
+    `due` is the newest whose samples had round.lateness_s to arrive, as timers decide it.
+    """
     if text is None:
         return None
+    if text == "due":
+        return policy.round.due(instants.now())
     moment = instants.parse_round(text, policy.round.interval_s, option)
     newest = instants.latest_round(instants.now(), policy.round.interval_s)
     if moment > newest:

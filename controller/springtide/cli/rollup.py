@@ -24,7 +24,7 @@ from springtide.cli.options import (
 )
 from springtide.cli.output import print_json, print_table, warn
 from springtide.errors import InputError, Problem
-from springtide.jobs.due import due, newest_due, prepare, span
+from springtide.jobs.due import due, prepare, span
 from springtide.observe.rollup import Rollup, count_late
 from springtide.observe.rollup import rollup as run
 
@@ -80,7 +80,7 @@ def rollup(
     with store.open() as opened:
         prepare(opened, fleet, publish_dir, warn)
         if first is None:
-            rounds = due(opened, policy, newest_due(policy, now)).to_roll_up
+            rounds = due(opened, policy, policy.round.due(now)).to_roll_up
         else:
             rounds = list(span(first, last, interval_s))
         console = Console(stderr=True)

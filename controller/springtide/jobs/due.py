@@ -48,11 +48,6 @@ def bring_audit(store: Store, publish_dir: Path, warn: Callable[[str], None]) ->
         warn(f"{error}; until then new connections count as begun with the publication before, or the kernel's default")
 
 
-def newest_due(policy: Policy, now_unix_s: int) -> int:
-    """The newest round whose samples have had their time to arrive."""
-    return instants.latest_round(now_unix_s - policy.round.lateness_s, policy.round.interval_s)
-
-
 def due(store: Store, policy: Policy, newest_unix_s: int) -> Due:
     """What a run has to do, up to a round. Raises StoreError."""
     interval_s = policy.round.interval_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from springtide import instants
 from springtide.section import MAX_TTL_S, Section, tunable
 
 
@@ -27,6 +28,10 @@ class RoundPolicy(Section):
         ge=0,
         le=3600,
     )
+
+    def due(self, now_unix_s: int) -> int:
+        """The newest round whose samples have had their time to arrive."""
+        return instants.latest_round(now_unix_s - self.lateness_s, self.interval_s)
 
 
 class CompletenessPolicy(Section):
