@@ -95,7 +95,7 @@ def harms(path: Path, window: int) -> bool:
 
 
 def young(path: Path, window: int, count: int, chance: random.Random) -> Observed:
-    """What `count` connections with random objects showed; only those that sent at most two windows count."""
+    """Counts of `count` connections with random objects, of those that sent at most two windows."""
     sizes = [size for size in chance.choices(OBJECTS, k=count) if size <= 2 * window]
     lost = [again(path, size, window, chance) for size in sizes]
     return Observed(len(sizes), sum(one > 0 for one in lost), sum(lost) / max(1, sum(sizes)))

@@ -23,7 +23,7 @@ const REACHED_QUANTILE: f64 = 0.75;
 /// What counts as one observation: connections of the same minutes meet the same path.
 const SLOT_US: i64 = 300_000_000;
 
-/// What answers of one size save.
+/// The saving of answers of one size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Saving {
     /// Bytes.
@@ -40,7 +40,7 @@ pub(super) struct Saving {
     pub saved_round_trips: Interval,
 }
 
-/// What one group would gain.
+/// The gain of one group.
 #[derive(Clone, Debug)]
 pub(super) struct Estimate {
     /// PoP, autonomous system or prefix.
@@ -63,7 +63,7 @@ pub(super) struct Estimate {
     pub window: f64,
     /// By size.
     pub savings: [Saving; SIZES.len()],
-    /// What the connections that began would save in all, each as if it sent one answer, ms.
+    /// The saving of all connections that began, each as if it sent one answer, ms.
     pub total_ms: Interval,
     /// The share of sent bytes that were lost.
     pub lost_share: f64,

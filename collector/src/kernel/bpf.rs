@@ -79,7 +79,7 @@ pub(crate) fn open_pinned(path: &Path, access: Access) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// What the kernel says of a map. For a pinned program or link it says something else in the same place.
+/// The kernel's description of a map. A pinned program or link has another one in the same place.
 pub(crate) fn map_info(map: impl AsFd) -> io::Result<MapInfo> {
     let mut info = MapInfo::default();
     let mut get = GetInfo {

@@ -1,4 +1,4 @@
-//! What is generated from the code and checked in: the packaged configuration. A file that differs is written anew when
+//! Checks the packaged configuration, which is generated from the code and checked in. A file that differs is written anew when
 //! SPRINGTIDE_UPDATE is set, and is a failure otherwise.
 
 use std::fs;

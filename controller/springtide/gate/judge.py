@@ -310,7 +310,7 @@ class Destination:
 
 
 def destinations(before: Mapping[str, Bundle], after: Mapping[str, Bundle]) -> dict[str, tuple[Destination, ...]]:
-    """What each edge's bundles name, before (`back`) and after; edge -> destinations.
+    """Destinations that each edge's bundles name, before (`back`) and after, by edge.
 
     The first flight is that of the larger window: the same bytes count before and after.
     """

@@ -243,7 +243,7 @@ class Law(Protocol):
     benefit_note: str = ""
     # Kinds of destinations that it explains: "pop", another PoP, or "prefix", a client prefix.
     explains: Collection[str] = ()
-    # What could mislead in its part of the report.
+    # Caveats of its part of the report.
     caveats: Sequence[str] = ()
 
     def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Rows, Rows]:

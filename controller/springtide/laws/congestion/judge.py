@@ -140,7 +140,7 @@ def _tried(pops: Pops, trial_growth: Floats, held: Bits, law: CongestionPolicy) 
         return expected, too_little
     beyond = trial_growth - _centres(pops, trial_growth, control, done & held, law)
     chance, spread = _below(beyond[control]), _below(beyond[treated])
-    # Where few are known, or they differ by no more than chance, the middle of all says all there is.
+    # The middle of all is enough where few are known, or where they differ by no more than chance.
     if spread.least > chance.most:
         between = spread.width**2 - chance.width**2
         weight = between / spread.width**2
