@@ -40,7 +40,7 @@ test-python:
 
 proof: ## the long tests, which `make test` leaves out; needs root
 	@tools/need-root "make proof" "it makes network namespaces and TUN devices"
-	@tools/setup --dev && tools/get-cargo-deb && tools/get-cargo-generate-rpm && tools/get-helm && tools/get-kubernetes-schemas
+	@tools/setup --dev && tools/get-packagers && tools/get-helm && tools/get-kubernetes-schemas
 	@$(PYTEST) -m proof --proofs 1 --spent out/proof.json
 
 lint: setup-dev ## every linter and formatter, changing nothing
