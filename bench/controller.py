@@ -37,7 +37,7 @@ from springtide.laws.congestion.law import decide as decide_congestion
 from springtide.laws.initcwnd import rows as decisions
 from springtide.laws.initcwnd.law import decide as decide_initcwnd
 from springtide.laws.start.interface import START
-from springtide.laws.start.rows import STARTS
+from springtide.laws.start.law import STARTS
 from springtide.observe.pairs import pair_observations
 from springtide.policy import EnforcePolicy, Policy
 from springtide.store import Store, open_store

@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from springtide.laws.start.decision import REASONS
 from springtide.laws.start.evidence import GROUPED, OBSERVED
-from springtide.laws.start.law import PREVIOUS, UNSEEN, decide
-from springtide.laws.start.rows import STARTS
+from springtide.laws.start.law import PREVIOUS, STARTS, UNSEEN, decide
 from springtide.policy import Policy
 
 ROUND, STEP = 1_767_312_000, 300
@@ -22,7 +20,7 @@ NONE = np.zeros(0, GROUPED)
 # Rules that `python -m bench rules` leaves out, to see which tests notice it.
 WITHOUT = os.environ.get("SPRINGTIDE_WITHOUT_RULES", "").split()
 # Each by its name: springtide-core has them.
-Reason: Any = SimpleNamespace(**{name.upper(): name for name in REASONS})
+Reason: Any = SimpleNamespace(**{name.upper(): name for name in STARTS.reasons})
 
 
 def policy(**start: Any) -> Policy:
@@ -80,7 +78,7 @@ class Loop:
 
 
 def reason(decided: Rows, at: int = 0) -> str:
-    return REASONS[int(decided["reason"][at])]
+    return STARTS.reasons[int(decided["reason"][at])]
 
 
 def group(*names: str, of: str = "eu>us") -> Rows:

@@ -25,8 +25,8 @@ from springtide.cli import diff
 from springtide.fleet import Fleet
 from springtide.frame import Frame
 from springtide.laws.base import Contribution
-from springtide.laws.start import bundle, rows
-from springtide.laws.start.law import DECIDED
+from springtide.laws.start import bundle
+from springtide.laws.start.law import DECIDED, STARTS
 from springtide.policy import BundlePolicy, Policy
 
 pops = {name: {"prefixes": [f"10.77.{at}.0/24"], "edges": {f"{name}-1": {"address": f"10.77.{at}.1"}}}
@@ -39,7 +39,7 @@ found = np.zeros(1, DECIDED)
 found["src_pop"], found["destination"], found["ip_version"] = b"ams", b"fra", 4
 found["window"], found["connection_rate"], found["path_rate"] = 60, 2e6, 8e6
 found["last_evidence"], found["expires_at"] = moment, moment + 3600
-entries, _ = bundle.entries(fleet, policy, moment, rows.STARTS.rows(Frame.of(found)), {}, moment + policy.bundle.ttl_s)
+entries, _ = bundle.entries(fleet, policy, moment, STARTS.rows(Frame.of(found)), {}, moment + policy.bundle.ttl_s)
 good = render(fleet, policy, moment, now, [Contribution(entries, "bpf")]).documents["ams-1"]
 
 def with_tos(value, times=1):

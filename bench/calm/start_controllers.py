@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from springtide.laws.columns import Table
 from springtide.laws.initcwnd.law import UNSEEN as UNSEEN_PAIR
 from springtide.laws.start.evidence import GROUPED
-from springtide.laws.start.law import DECIDED, PREVIOUS, UNSEEN, decide
-from springtide.laws.start.rows import STARTS
+from springtide.laws.start.law import DECIDED, PREVIOUS, STARTS, UNSEEN, decide
 from springtide.policy import Policy
 
 from bench.calm.controllers import PlainAverage, Springtide

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from springtide.frame import Frame
 from springtide.laws.columns import Table
 from springtide.laws.congestion.judge import ALONE
-from springtide.laws.congestion.law import ACTION, ACTIONS, DECIDED, PREVIOUS, REASONS, Action, decide
+from springtide.laws.congestion.law import ACTIONS, DECIDED, PREVIOUS, REASONS, decide
 from springtide.laws.congestion.prefixes import EVIDENCE, keys
 from springtide.laws.congestion.rows import PREFIXES
 from springtide.policy import CongestionDampingPolicy, CongestionPolicy, Policy
@@ -64,7 +64,8 @@ def policy(**keys: Any) -> Policy:
 
 def rows(decided: Frame) -> list[tuple[str, str, str]]:
     return [
-        (ACTIONS[row["action"]].name, ("default", "bbr")[row["algorithm"]], REASONS[row["reason"]]) for row in decided
+        (ACTIONS[row["action"]].upper(), ("default", "bbr")[row["algorithm"]], REASONS[row["reason"]])
+        for row in decided
     ]
 
 
@@ -303,7 +304,7 @@ def alternating(period: int, rounds: int) -> list[Table]:
 
 def changes(decisions: list[Frame]) -> int:
     return sum(
-        int(((one["action"] == ACTION[Action.ENTER]) | (one["action"] == ACTION[Action.LEAVE])).sum())
+        int(((one["action"] == ACTIONS.index("enter")) | (one["action"] == ACTIONS.index("leave"))).sum())
         for one in decisions
     )
 
@@ -387,7 +388,7 @@ def test_bounds_always_hold(before: list[Any], after: list[Any], new: int, most:
         assert decided.dtype == DECIDED
         for pop in np.unique(decided["pop"]):
             here = decided[decided["pop"] == pop]
-            assert (here["action"] == ACTION[Action.ENTER]).sum() <= new
+            assert (here["action"] == ACTIONS.index("enter")).sum() <= new
             assert (here["selected_since"] > 0).sum() <= most
         own = decided["back_office"] == 1
         assert not decided["algorithm"][own].any()

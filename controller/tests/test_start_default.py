@@ -11,7 +11,7 @@ import pytest
 from springtide.fleet import Fleet
 from springtide.frame import Frame
 from springtide.laws.start import bundle
-from springtide.laws.start.rows import STARTS
+from springtide.laws.start.law import STARTS
 
 from testkit.start_law import ROUND, STEP, Loop, Reason, group, policy, proved, reason, row, trains, well
 

@@ -10,8 +10,7 @@ from springtide.frame import Frame
 from springtide.laws.start.evidence import bounded_parts, edge_parts, observe
 from springtide.laws.start.groups import PLACE, places
 from springtide.laws.start.interface import START
-from springtide.laws.start.law import DECIDED, PREVIOUS
-from springtide.laws.start.rows import STARTS
+from springtide.laws.start.law import DECIDED, PREVIOUS, STARTS
 from springtide.laws.units import placed
 from springtide.observe.asn import Origin, publish_origins
 from springtide.policy import MAX_HISTORY_S, EnforcePolicy, Policy, StartPolicy

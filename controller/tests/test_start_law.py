@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from springtide import _core
 from springtide.errors import InputError
-from springtide.laws.start.decision import ACTIONS, Action
+from springtide.laws.start.law import STARTS
 from springtide.policy import Policy, load_policy
 from springtide.section import MAX_TTL_S
 
@@ -132,7 +132,7 @@ def test_without_evidence_the_default_returns_after_its_time() -> None:
     held = [loop.round(row()) for _ in range(3)]
     assert all(one["window"][0] == 346 for one in held)
     gone = loop.round(row())
-    assert (reason(gone), gone["window"][0], ACTIONS[gone["action"][0]]) == (Reason.EXPIRED, 0, Action.WITHDRAW)
+    assert (reason(gone), gone["window"][0], STARTS.actions[gone["action"][0]]) == (Reason.EXPIRED, 0, "withdraw")
 
 
 def test_small_objects_and_bulk_alone_change_nothing() -> None:

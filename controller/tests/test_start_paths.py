@@ -7,9 +7,8 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 
 import numpy as np
 import pytest
-from springtide.laws.start.decision import REASONS
 from springtide.laws.start.evidence import GROUPED, observe
-from springtide.laws.start.law import PREVIOUS, decide
+from springtide.laws.start.law import PREVIOUS, STARTS, decide
 from springtide.observe.rollup import rollup
 from springtide.policy import Policy, StartPolicy
 from springtide.store import Row, Store
@@ -302,7 +301,7 @@ def test_one_hosts_losses_of_the_default_excuse_no_trial() -> Iterator[Rolled]:
     before["trial_permille"], before["measured_rounds"], before["round"] = 100, 3, ROUND - 300
     before["last_evidence"] = ROUND - 300
     [decided] = decide(ROUND, Policy(), client, before, np.zeros(0, GROUPED))
-    assert (REASONS[decided["reason"]], decided["window"]) == (Reason.TRIAL_LOSS, 0)
+    assert (STARTS.reasons[decided["reason"]], decided["window"]) == (Reason.TRIAL_LOSS, 0)
 
 
 @together

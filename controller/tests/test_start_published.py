@@ -14,16 +14,13 @@ from springtide.frame import Frame
 from springtide.jobs.publish import newest_decided
 from springtide.laws.congestion import prefixes
 from springtide.laws.congestion import rows as congestion_rows
-from springtide.laws.congestion.law import ACTION, Action
+from springtide.laws.congestion.law import ACTIONS
 from springtide.laws.congestion.law import DECIDED as CONGESTION
 from springtide.laws.initcwnd.decision import Decision
 from springtide.laws.initcwnd.rows import WINDOWS
 from springtide.laws.standing import Standing
-from springtide.laws.start.decision import ACTIONS, REASONS
-from springtide.laws.start.decision import Action as Start
 from springtide.laws.start.explain import labelled
-from springtide.laws.start.law import DECIDED
-from springtide.laws.start.rows import STARTS
+from springtide.laws.start.law import DECIDED, STARTS
 from springtide.policy import Policy
 
 from lab.connections import own_network
@@ -53,7 +50,7 @@ def decided(**values: Any) -> Frame:
     found["src_pop"] = b"ams"
     for row, (destination, version) in zip(found, sorted(UNITS), strict=True):
         row["destination"], row["ip_version"] = destination.encode(), version
-    found["action"] = ACTIONS.index(Start.SET if "window" in values else Start.TRY)
+    found["action"] = STARTS.actions.index("set" if "window" in values else "try")
     found["last_evidence"], found["expires_at"] = ROUND, ROUND + 3600
     for name, value in values.items():
         found[name] = value
@@ -68,7 +65,7 @@ def on_bbr() -> Any:
     for row, prefix in zip(found, chosen, strict=True):
         row["high"], row["low"] = prefixes.halves(str(prefix))
         row["ip_version"] = prefix.version
-    found["action"], found["algorithm"] = ACTION[Action.ENTER], 1
+    found["action"], found["algorithm"] = ACTIONS.index("enter"), 1
     found["selected_since"] = ROUND - 3000
     return found
 
@@ -169,7 +166,7 @@ def test_a_share_that_starts_with_the_default_beside_what_is_in_use_is_published
 
 @pytest.mark.parametrize(("harmful", "where"), [(0.0, ""), (5e6, "near 40 Mbit/s ")])
 def test_a_hold_without_a_ceiling_names_no_rate(harmful: float, where: str) -> None:
-    found = decided(reason=REASONS.index(Reason.TRIAL_SLOWER), harmful_rate=harmful, hold_until=ROUND + 900)
+    found = decided(reason=STARTS.reasons.index(Reason.TRIAL_SLOWER), harmful_rate=harmful, hold_until=ROUND + 900)
     row = {"round": ROUND, **next(STARTS.rows(found))}
     lines = dict(labelled(row, Policy(), Standing(ROUND, [], {})))
     assert lines["would change"] == f"a fall at once; {where}nothing is tried before {instants.show(ROUND + 900)}"
@@ -244,7 +241,7 @@ def test_what_gains_least_is_left_out_of_a_full_bundle_and_named(home: Home) -> 
     default = {"default_flights": 99, "default_lossy": 80, "default_resent": 3, "default_at": ROUND}
     for name, value in (IN_USE | ON_TRIAL | rates | default | {"min_rtt_us": 50_000, "mss": 1448}).items():
         found[name] = value
-    found["action"], found["last_evidence"], found["expires_at"] = ACTIONS.index(Start.SET), ROUND, ROUND + 3600
+    found["action"], found["last_evidence"], found["expires_at"] = STARTS.actions.index("set"), ROUND, ROUND + 3600
     found.sort(order=["src_pop", "destination", "ip_version"])
     store = home.open()
     WINDOWS.write_round(store, ROUND, decided_table(DECISIONS), Policy().version)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from springtide.laws.start.decision import ACTIONS, REASONS, Action
+from springtide.laws.start.law import STARTS
 from springtide.policy import Policy
 
 from testkit.start_law import STEP, Loop, Reason, group, policy, proved, reason, row, well
@@ -18,9 +18,9 @@ from testkit.start_law import STEP, Loop, Reason, group, policy, proved, reason,
 def test_the_first_value_is_given_on_trial_and_then_to_all() -> None:
     loop = Loop(policy())
     first = loop.round(proved(5e6))
-    assert (reason(first), ACTIONS[first["action"][0]]) == (Reason.BELOW_DUTY_CYCLE, Action.NONE)
+    assert (reason(first), STARTS.actions[first["action"][0]]) == (Reason.BELOW_DUTY_CYCLE, "none")
     tried = loop.round(proved(5e6))
-    assert (reason(tried), ACTIONS[tried["action"][0]]) == (Reason.TRIAL_PROVED, Action.TRY)
+    assert (reason(tried), STARTS.actions[tried["action"][0]]) == (Reason.TRIAL_PROVED, "try")
     # 5 MB/s for 100 ms are 346 segments; the rate leaves some room; of a hundred connections twenty are on trial.
     assert (tried["window"][0], tried["trial_window"][0], tried["trial_permille"][0]) == (0, 346, 200)
     assert tried["trial_connection_rate"][0] == pytest.approx(4.75e6, rel=1e-6)
@@ -31,7 +31,7 @@ def test_the_first_value_is_given_on_trial_and_then_to_all() -> None:
     still = loop.round(proved(5e6, **well(flights_1=10, lossy_1=1)))
     assert (reason(still), still["window"][0]) == (Reason.ON_TRIAL, 0)
     done = loop.round(proved(5e6, **well(flights_1=1)))
-    assert (reason(done), ACTIONS[done["action"][0]]) == (Reason.PROMOTED, Action.SET)
+    assert (reason(done), STARTS.actions[done["action"][0]]) == (Reason.PROMOTED, "set")
     assert (done["window"][0], done["trial_permille"][0]) == (346, 0)
     assert done["connection_rate"][0] == tried["trial_connection_rate"][0]
 
@@ -284,9 +284,9 @@ def test_what_was_promoted_is_not_lowered_by_what_others_met_in_the_same_round()
     full = [proved(4e6, name) for name in "abc"]
     for _ in range(2):
         tried = loop.round(*full, row("thin", connections=3))[-1]
-    assert REASONS[tried["reason"]] == Reason.TRIAL_BORROWED
+    assert STARTS.reasons[tried["reason"]] == Reason.TRIAL_BORROWED
     found = loop.round(*full, proved(0.6 * tried["trial_connection_rate"], "thin", **well()))[-1]
-    assert REASONS[found["reason"]] == Reason.PROMOTED_BORROWED
+    assert STARTS.reasons[found["reason"]] == Reason.PROMOTED_BORROWED
     assert found["connection_rate"] == tried["trial_connection_rate"]
 
 
@@ -351,7 +351,7 @@ def test_borrowers_are_judged_together_and_each_by_its_own_losses() -> None:
     by_name = {bytes(one["destination"]).decode(): one for one in found}
     assert by_name["t0"]["window"] == 0
     assert all(by_name[name]["window"] > 0 for name in thin[1:])
-    assert REASONS[by_name["t1"]["reason"]] == Reason.PROMOTED_BORROWED
+    assert STARTS.reasons[by_name["t1"]["reason"]] == Reason.PROMOTED_BORROWED
 
 
 @pytest.mark.parametrize(("part", "stays"), [(0.79, True), (0.77, False)])

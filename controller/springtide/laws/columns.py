@@ -87,6 +87,15 @@ def taken_at(
     return columns
 
 
+def unseen(form: np.dtype[np.void]) -> Table:
+    """A row of which nothing is known: 0, and NaN for what is no whole number."""
+    row = np.zeros((), form)
+    for name in form.names or ():
+        if form[name].kind == "f":
+            row[name] = np.nan
+    return row
+
+
 def union(*keys: Keys) -> Keys:
     """All of them, sorted and unique."""
     longest = max(keys, key=len)

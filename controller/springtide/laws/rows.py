@@ -7,10 +7,8 @@ springtide-core (core/src/step): instants are seconds since the epoch, 0 is none
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Self
 
 import numpy as np
 
@@ -18,7 +16,6 @@ from springtide import _core, instants
 from springtide.errors import StoreError
 from springtide.frame import Coded, Frame
 from springtide.laws.columns import Bits, Keys, begins, coded, same
-from springtide.laws.step import Part
 from springtide.laws.units import UNIT_KEY, keys, width
 from springtide.policy import MAX_HISTORY_S
 from springtide.store import Row, Store
@@ -32,37 +29,33 @@ _AT_ONCE = 1000
 _BY_COLUMN = "settings prefer_column_name_to_alias = 1, optimize_read_in_order = 0"
 
 
-@dataclass(frozen=True)
 class Decisions:
-    """The rows of a part: DECIDED and PREVIOUS are their columns in memory, without those that a round has in common;
-    `lasts` says which of a round's leave anything for the next one."""
+    """The rows of a part: `decided` and `previous` are their columns in memory, without those that a round has in
+    common. A row leaves something for the next round where any of the columns `lasting` is above 0."""
 
-    part: str
-    decided: np.dtype[np.void]
-    previous: np.dtype[np.void]
-    lasts: Callable[[Frame], Bits]
-    # By number.
-    actions: Sequence[str]
-    reasons: Sequence[str] = ("",)
-    instants: Sequence[str] = ()
-    flags: Sequence[str] = ()
-    # How rows are sorted.
-    order: str = "src_pop, destination, ip_version"
-
-    @classmethod
-    def of_core(
-        cls, part: Part, decided: np.dtype[np.void], previous: np.dtype[np.void], lasts: Callable[[Frame], Bits]
-    ) -> Self:
-        """The decisions of a part that springtide-core decides: it says what the words and the columns are."""
-        kinds = {name: kind for table in ("seen", "state", "decided") for name, _, kind in _core.columns(part, table)}
-        names = decided.names or ()
-        instants, flags = ([name for name in names if kinds.get(name) == kind] for kind in ("Instant", "bool"))
-        reasons = [name for name, _ in _core.reasons(part)]
-        return cls(part, decided, previous, lasts, _core.actions(part), reasons, instants, flags)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.decided.names or ()
+    def __init__(
+        self,
+        part: str,
+        decided: np.dtype[np.void],
+        previous: np.dtype[np.void],
+        lasting: Sequence[str],
+        actions: Sequence[str] = (),
+        order: str = "src_pop, destination, ip_version",
+    ) -> None:
+        """`actions`, by number, of a part that springtide-core does not decide: it says what the words and the columns
+        of the others are. `order`: how rows are sorted."""
+        self.part, self.decided, self.previous, self.order = part, decided, previous, order
+        self.names = decided.names or ()
+        self._lasting = lasting
+        of_core = () if actions else ("seen", "state", "decided")
+        kinds = {name: kind for table in of_core for name, _, kind in _core.columns(part, table)}
+        self.instants, self.flags = (
+            [name for name in self.names if kinds.get(name) == kind] for kind in ("Instant", "bool")
+        )
+        # What each reason's rule is.
+        self.rules = {"": ""} if actions else dict(_core.reasons(part))
+        # By number.
+        self.actions, self.reasons = actions or _core.actions(part), tuple(self.rules)
 
     def _fixed(self, name: str) -> str:
         """A column of the table as DECIDED has it."""
@@ -131,7 +124,7 @@ class Decisions:
     def lasting(self, last: Frame) -> Frame:
         """Those of these rows that leave something for the next round: each round decides anew on all that the one
         before it left, and so whatever lasts is in them."""
-        lasts = self.lasts(last)
+        lasts: Bits = np.logical_or.reduce([last[name] > 0 for name in self._lasting])
         return last if lasts.all() else last[lasts]
 
     def left(self, store: Store, round_unix_s: int, within_s: int = MAX_HISTORY_S) -> Frame:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from springtide import _core
-from springtide.frame import Frame
+from springtide.frame import Coded, Frame
+from springtide.laws.columns import coded
 from springtide.policy import Policy
 
 Forms = list[tuple[str, str]]
@@ -32,44 +34,37 @@ class Rows:
     at: NDArray[np.intp]
 
 
-@dataclass(frozen=True)
-class _Paths:
-    """As springtide-core reads them."""
-
-    seen: Sequence[NDArray[Any]]
-    at_seen: NDArray[np.int64]
-    before: Sequence[NDArray[Any]]
-    at_before: NDArray[np.int64]
-    overrides: Sequence[NDArray[Any]]
-    at_override: NDArray[np.int64]
-    groups: NDArray[np.uint32]
-    frozen: NDArray[np.uint8]
-
-
 def step(
     part: Part,
     now: int,
     policy: str,
     tables: tuple[Rows, Rows, Rows],
-    frozen: NDArray[np.bool_],
-    decided: Frame,
+    decided: np.dtype[np.void],
+    given: Mapping[str, NDArray[Any] | Coded],
+    frozen: Collection[str] = (),
     groups: NDArray[np.uint32] | None = None,
-) -> None:
-    """Write the decisions of a round into columns of `decided`. `tables` are what the round showed, what the decisions
-    before it left (with their `round`), and operators' overrides. `groups` are numbers from 1 on; 0 is none."""
+) -> Frame:
+    """The decisions of a round, as rows of `decided`: columns that the step makes beside those that are `given`. The
+    first column names each path's PoP, and those that are `frozen` stand. `tables` are what the round showed, what the
+    decisions before it left (with their `round`), and operators' overrides. `groups` are numbers from 1 on; 0 is none.
+    """
+    pops = coded(given[(decided.names or ())[0]])
+    is_frozen = np.isin(pops.texts, np.array(sorted(frozen), "S64"))[pops.numbers]
+    state, count = forms(part, "state"), len(pops)
+    found = Frame(decided, {**Frame.empty(count, decided).columns, **given})
     seen, before, overrides = tables
-    state = forms(part, "state")
-    paths = _Paths(
-        _columns(seen.table, forms(part, "seen")),
-        seen.at.astype(np.int64, copy=False),
-        _columns(before.table, [*state, ("round", "<u4")]),
-        before.at.astype(np.int64, copy=False),
-        _columns(overrides.table, forms(part, "override")),
-        overrides.at.astype(np.int64, copy=False),
-        np.zeros(len(frozen), np.uint32) if groups is None else groups,
-        frozen.astype(np.uint8),
+    paths = SimpleNamespace(
+        seen=_columns(seen.table, forms(part, "seen")),
+        at_seen=seen.at.astype(np.int64, copy=False),
+        before=_columns(before.table, [*state, ("round", "<u4")]),
+        at_before=before.at.astype(np.int64, copy=False),
+        overrides=_columns(overrides.table, forms(part, "override")),
+        at_override=overrides.at.astype(np.int64, copy=False),
+        groups=np.zeros(count, np.uint32) if groups is None else groups,
+        frozen=is_frozen.astype(np.uint8),
     )
-    _core.decide(part, now, policy, paths, [decided[name] for name, _ in [*state, *forms(part, "decided")]])
+    _core.decide(part, now, policy, paths, [found[name] for name, _ in [*state, *forms(part, "decided")]])
+    return found
 
 
 def as_json(policy: Policy, sections: Collection[str], **more: object) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from springtide import instants
-from springtide.laws.congestion.law import RULES
+from springtide.laws.congestion.rows import PREFIXES
 from springtide.policy import CongestionPolicy, Policy
 
 
@@ -39,7 +39,7 @@ def explain(row: Mapping[str, Any] | None, policy: Policy, unranked: Mapping[str
         left = " (BBR is taken back in this round)" if row["action"] == "leave" else ""
         value = f"the kernel's default{left}"
     because = "; ".join([_because(row, law), *([left_out] if left_out else [])])
-    return _lines(value, because, RULES[row["reason"]], _change(row, policy))
+    return _lines(value, because, PREFIXES.rules[row["reason"]], _change(row, policy))
 
 
 def _lines(*texts: str) -> list[tuple[str, str]]:

@@ -7,7 +7,6 @@ prefixes', and what is decided becomes rows.
 from __future__ import annotations
 
 from collections.abc import Collection
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -21,20 +20,9 @@ from springtide.laws.congestion.prefixes import EVIDENCE, KEY, halves, keys, nam
 from springtide.laws.step import Rows, as_json, forms, step
 from springtide.policy import CongestionPolicy, Policy
 
-
-class Action(StrEnum):
-    NONE = "none"
-    ENTER = "enter"
-    KEEP = "keep"
-    LEAVE = "leave"
-
-
 # By number.
-ACTIONS = tuple(Action(name) for name in _core.actions("congestion"))
-ACTION = {action: number for number, action in enumerate(ACTIONS)}
-REASONS = tuple(name for name, _ in _core.reasons("congestion"))
-# The rule behind each reason.
-RULES = dict(_core.reasons("congestion"))
+ACTIONS = _core.actions("congestion")
+REASONS = [name for name, _ in _core.reasons("congestion")]
 # Reasons of prefixes that get no row, unless something else is remembered of them: most are never chosen.
 _USUAL = [REASONS.index(name) for name in ("thin_evidence", "below_duty_cycle")]
 
@@ -92,11 +80,10 @@ def decide(
 
     given = {name: shown[name] for name in _GIVEN} | {"pop": pop, "ip_version": np.max(versions, axis=0)}
     given |= {"benefit": judged.benefit, "expected_benefit": judged.expected_benefit}
-    decided = Frame(DECIDED, {**Frame.empty(len(wanted), DECIDED).columns, **given})
-    is_frozen = np.isin(pop.texts, np.array(sorted(frozen), "S64"))[pop.numbers]
     law = as_json(policy, ("congestion", "congestion_damping"), pops=[name.decode() for name in pop.texts])
     of_step = Rows(Frame(_SEEN, shown), np.arange(len(wanted))), before, overrides
-    step("congestion", now, law, of_step, is_frozen, decided, (pop.numbers + 1).astype(np.uint32))
+    groups = (pop.numbers + 1).astype(np.uint32)
+    decided = step("congestion", now, law, of_step, DECIDED, given, frozen, groups)
     return decided if everyone else decided[_worth_writing(decided)]
 
 
@@ -116,7 +103,7 @@ def _shown(seen: Rows) -> dict[str, NDArray[Any]]:
 
 def _worth_writing(decided: Frame) -> Bits:
     """Find the rows that say more than that a prefix is not poor."""
-    is_usual = (decided["action"] == ACTION[Action.NONE]) & np.isin(decided["reason"], _USUAL)
+    is_usual = (decided["action"] == ACTIONS.index("none")) & np.isin(decided["reason"], _USUAL)
     found: Bits = ~is_usual | (decided["penalty"] > 0) | (decided["hold_until"] > 0)
     return found
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 
 import numpy as np
 
 from springtide.frame import Frame
-from springtide.laws.columns import Bits, Keys, Table
+from springtide.laws.columns import Keys, Table
 from springtide.laws.congestion.law import DECIDED, PREVIOUS, least_low_rounds
 from springtide.laws.congestion.prefixes import EVIDENCE, addresses, halves, keys, prefix_text
 from springtide.laws.rows import TABLE, Decisions
@@ -58,12 +57,13 @@ def _names(decided: Frame) -> list[str]:
     return [prefix_text(IPv6Address(one)) for one in addresses(decided)]
 
 
-def _lasts(decided: Frame) -> Bits:
-    lasts: Bits = (decided["selected_since"] > 0) | (decided["penalty"] > 0) | (decided["hold_until"] > 0)
-    return lasts
-
-
-PREFIXES = replace(_Prefixes.of_core("congestion", DECIDED, PREVIOUS, _lasts), order=f"src_pop, {_ADDRESS}")
+PREFIXES = _Prefixes(
+    "congestion",
+    DECIDED,
+    PREVIOUS,
+    ("selected_since", "penalty", "hold_until"),
+    order=f"src_pop, {_ADDRESS}",
+)
 
 
 def evidence(store: Store, round_unix_s: int, policy: Policy, last_unix_s: int, least_low: int | None = None) -> Table:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from springtide.frame import Frame
-from springtide.laws.columns import Table, taken_at
+from springtide.laws.columns import Table, taken_at, unseen
 from springtide.laws.initcwnd.decision import Reason
 from springtide.laws.initcwnd.edges import edge_decisions
 from springtide.laws.step import Rows, as_json, forms, step
@@ -41,10 +41,7 @@ _OVERRIDE = np.dtype([*UNIT_KEY, *forms("initcwnd", "override")])
 # Counts as wide as they come.
 _SEEN = np.dtype([(name, OBSERVED[name] if name in _KEPT else form) for name, form in forms("initcwnd", "seen")])
 _TURNS = {Reason.SWITCHBACK: 1, Reason.DISABLE_TEST: 2}
-UNSEEN = np.zeros((), OBSERVED)
-for _name in OBSERVED.names or ():
-    if OBSERVED[_name].kind == "f":
-        UNSEEN[_name] = np.nan
+UNSEEN = unseen(OBSERVED)
 
 
 def decide(now: int, policy: Policy, observed: Table | Frame, last: Frame, frozen: Collection[str] = ()) -> Frame:
@@ -63,24 +60,9 @@ def decide(now: int, policy: Policy, observed: Table | Frame, last: Frame, froze
     )
     shown = taken_at(seen, {*_KEPT, "mean_cwnd", window}, at_seen, UNSEEN)
     evidence = Frame(_SEEN, {**shown, "window": shown[window].astype(np.float64), "turn": _turns(policy, now, pairs)})
-    kept = {name: shown[name] for name in _KEPT} | {name: pairs.columns[name] for name, _ in UNIT_KEY}
-    decided = Frame(DECIDED, {**Frame.empty(len(pairs), DECIDED).columns, **kept})
-    tables = (
-        Rows(evidence, np.arange(len(pairs))),
-        Rows(last, at_last),
-        Rows(overrides, at_override),
-    )
-    is_frozen = np.isin(pairs["src_pop"], np.array(sorted(frozen), "S64"))
-    step("initcwnd", now, as_json(policy, ("initcwnd", "damping")), tables, is_frozen, decided)
-    return decided
-
-
-def lasts(decided: Frame) -> NDArray[np.bool_]:
-    """Find the decisions that leave anything for the next round."""
-    found: NDArray[np.bool_] = (
-        np.isfinite(decided["smoothed_cwnd"]) | (decided["initcwnd"] > 0) | (decided["harmful_initcwnd"] > 0)
-    )
-    return found
+    given = {name: shown[name] for name in _KEPT} | {name: pairs.columns[name] for name, _ in UNIT_KEY}
+    tables = Rows(evidence, np.arange(len(pairs))), Rows(last, at_last), Rows(overrides, at_override)
+    return step("initcwnd", now, as_json(policy, ("initcwnd", "damping")), tables, DECIDED, given, frozen)
 
 
 # What time ends, beside what the loss guard remembers.

@@ -8,14 +8,14 @@ from springtide import instants
 from springtide.frame import Frame
 from springtide.laws.columns import located, taken_at
 from springtide.laws.initcwnd.decision import Action, Decision, Reason
-from springtide.laws.initcwnd.law import DECIDED, PREVIOUS, lasts, only_guard
+from springtide.laws.initcwnd.law import DECIDED, PREVIOUS, only_guard
 from springtide.laws.initcwnd.pairs import DutyMemory
 from springtide.laws.rows import TABLE, Decisions
 from springtide.laws.units import UNIT_KEY, keys
 from springtide.policy import MAX_HISTORY_S, Policy
 from springtide.store import Row, Store
 
-WINDOWS = Decisions.of_core("initcwnd", DECIDED, PREVIOUS, lasts)
+WINDOWS = Decisions("initcwnd", DECIDED, PREVIOUS, ("smoothed_cwnd", "initcwnd", "harmful_initcwnd"))
 # Columns in which 0 is none.
 _NONE = (
     "initcwnd",

@@ -31,14 +31,16 @@ from springtide.laws.columns import Bits
 from springtide.laws.destinations import Owned, prefixes
 from springtide.laws.entry import Part
 from springtide.laws.holdout import held_out_edges
-from springtide.laws.recovery.law import DECIDED, OBSERVED, PREVIOUS, decide, lasts, named
+from springtide.laws.recovery.law import DECIDED, OBSERVED, PREVIOUS, decide, named
 from springtide.laws.rows import Decisions
 from springtide.laws.units import keys
 from springtide.policy import Policy
 from springtide.store import Row, Store
 from springtide.store.files import sql
 
-RECOVERED = Decisions.of_core("recovery", DECIDED, PREVIOUS, lasts)
+RECOVERED = Decisions(
+    "recovery", DECIDED, PREVIOUS, ("handshake_timeout_ms", "hold_until", "copied_bytes", "copies_hold_until")
+)
 _RULES = dict(_core.reasons("recovery"))
 _KERNELS = "the kernel's second"
 # Fields of a bundle's entry that it gives, and columns; with the column of each one's reason.

@@ -9,7 +9,7 @@ from collections.abc import Collection
 import numpy as np
 
 from springtide.frame import Frame
-from springtide.laws.columns import Bits, taken_at
+from springtide.laws.columns import taken_at, unseen
 from springtide.laws.recovery.policy import RecoveryOverride
 from springtide.laws.step import Rows, as_json, forms, step
 from springtide.laws.units import UNIT_KEY, placed
@@ -22,10 +22,7 @@ OBSERVED = np.dtype([*UNIT_KEY, *SEEN])
 PREVIOUS = np.dtype([*UNIT_KEY, *STATE, ("round", "<u4")])
 # The rows of path_decisions without what a round has in common.
 DECIDED = np.dtype([*UNIT_KEY, *forms("recovery", "decided"), *STATE, *SEEN])
-_UNSEEN = np.zeros(1, OBSERVED)[0]
-for _name, _form in SEEN:
-    if _form == "<f8":
-        _UNSEEN[_name] = np.nan
+_UNSEEN = unseen(OBSERVED)
 _OVERRIDE = np.dtype([*UNIT_KEY, *forms("recovery", "override")])
 
 
@@ -38,15 +35,11 @@ def decide(now: int, policy: Policy, observed: Frame, last: Frame, frozen: Colle
     words = _words(policy, now)
     paths, (at_seen, at_last, at_word) = placed(observed, last, words)
     shown = taken_at(observed, [name for name, _ in SEEN], at_seen, _UNSEEN)
-    own = {name: paths.columns[name] for name, _ in UNIT_KEY} | shown
-    decided = Frame(DECIDED, {**Frame.empty(len(paths), DECIDED).columns, **own})
+    given = {name: paths.columns[name] for name, _ in UNIT_KEY} | shown
     tables = Rows(observed, at_seen), Rows(last, at_last), Rows(words, at_word)
-    is_frozen = np.isin(paths["src_pop"], np.array(sorted(frozen), "S64"))
     # A value outlives the bundle that carries it.
     window_s = max(policy.recovery.window_rounds * policy.round.interval_s, policy.bundle.ttl_s)
-    law = as_json(policy, ("recovery",), window_s=window_s)
-    step("recovery", now, law, tables, is_frozen, decided)
-    return decided
+    return step("recovery", now, as_json(policy, ("recovery",), window_s=window_s), tables, DECIDED, given, frozen)
 
 
 def named(policy: Policy, now: int) -> dict[str, dict[Path, float]]:
@@ -69,10 +62,3 @@ def _words(policy: Policy, now: int) -> Frame:
     of_values = named(policy, now).values()
     paths = sorted({path for own in of_values for path in own})
     return Frame.of(np.array([(*path, *(own.get(path, math.nan) for own in of_values)) for path in paths], _OVERRIDE))
-
-
-def lasts(decided: Frame) -> Bits:
-    """Find the decisions that leave anything for the next round."""
-    kept = ("handshake_timeout_ms", "hold_until", "copied_bytes", "copies_hold_until")
-    found: Bits = np.logical_or.reduce([decided[name] > 0 for name in kept])
-    return found

@@ -8,7 +8,7 @@ from springtide import instants
 from springtide.laws.entry import Part
 from springtide.laws.standing import Held, Standing, named
 from springtide.laws.start.bundle import is_off
-from springtide.laws.start.decision import RULES
+from springtide.laws.start.law import STARTS
 from springtide.policy import Policy
 from springtide.store import Row
 
@@ -32,7 +32,7 @@ def labelled(
         *became(policy, row["src_pop"], now),
         ("because", _because(row)),
         ("first flights", _flights(row)),
-        ("rule", RULES[row["reason"]]),
+        ("rule", STARTS.rules[row["reason"]]),
         ("would change", _change(row, policy)),
     ]
 

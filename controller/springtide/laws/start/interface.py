@@ -38,8 +38,8 @@ from springtide.laws.start.evidence import OBSERVED, SHOWN, edge_parts, observe
 from springtide.laws.start.explain import became, labelled, without_decision
 from springtide.laws.start.groups import PLACE, places, regions
 from springtide.laws.start.groups import named as group_names
-from springtide.laws.start.law import PREVIOUS, UNSEEN, decide
-from springtide.laws.start.rows import STARTS, history
+from springtide.laws.start.law import PREVIOUS, STARTS, UNSEEN, decide
+from springtide.laws.start.rows import history
 from springtide.laws.units import UNIT_KEY, keys, placed
 from springtide.metrics import Metric
 from springtide.policy import Policy

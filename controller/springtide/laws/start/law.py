@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from springtide.frame import Coded, Frame
-from springtide.laws.columns import Bits, Table, coded, taken_at
+from springtide.laws.columns import Table, coded, taken_at, unseen
+from springtide.laws.rows import Decisions
 from springtide.laws.start.evidence import OBSERVED, SEEN
 from springtide.laws.step import Rows, as_json, forms, step
 from springtide.laws.units import UNIT_KEY, placed
@@ -37,11 +38,11 @@ DECIDED = np.dtype(
         ("seen_path_rate", "<f4"),
     ]
 )
+STARTS = Decisions(
+    "start", DECIDED, PREVIOUS, ("window", "trial_permille", "share_weight", "measured_rounds", "harmful_rate")
+)
 _OVERRIDE = np.dtype([*UNIT_KEY, *forms("start", "override")])
-UNSEEN = np.zeros((), OBSERVED)
-for _name in OBSERVED.names or ():
-    if OBSERVED[_name].kind == "f":
-        UNSEEN[_name] = np.nan
+UNSEEN = unseen(OBSERVED)
 
 
 def decide(
@@ -70,27 +71,11 @@ def decide(
         shown = taken_at(observed, [*_KEPT, "path_rate"], at_seen, UNSEEN)
     group = coded(groups.columns["group"] if units is groups else taken_at(groups, ["group"], at_group)["group"])
     # What no step changes is not copied.
-    src = coded(units.columns["src_pop"])
     given = {name: units.columns[name] for name, _ in UNIT_KEY} | {name: shown[name] for name in _KEPT}
-    given |= {"seen_path_rate": shown["path_rate"], "src_pop": src, "group": group}
-    decided = Frame(DECIDED, {**Frame.empty(len(units), DECIDED).columns, **given})
-    is_frozen = np.isin(src.texts, np.array(sorted(frozen), "S64"))[src.numbers]
+    given |= {"seen_path_rate": shown["path_rate"], "src_pop": coded(units.columns["src_pop"]), "group": group}
     tables = Rows(observed, at_seen), Rows(previous, at_previous), Rows(overrides, at_override)
     law = as_json(policy, ("start", "damping", "enforce"), without=list(without))
-    step("start", now, law, tables, is_frozen, decided, _numbers(group))
-    return decided
-
-
-def lasting_rows(decided: Frame) -> Bits:
-    """Those that leave something for the next round."""
-    lasts: Bits = (
-        (decided["window"] > 0)
-        | (decided["trial_permille"] > 0)
-        | (decided["share_weight"] > 0)
-        | (decided["measured_rounds"] > 0)
-        | (decided["harmful_rate"] > 0)
-    )
-    return lasts
+    return step("start", now, law, tables, DECIDED, given, frozen, _numbers(group))
 
 
 def _overrides(policy: Policy, now: int) -> Frame:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from springtide.laws.rows import TABLE, Decisions
-from springtide.laws.start.law import DECIDED, PREVIOUS, lasting_rows
+from springtide.laws.rows import TABLE
 from springtide.store import Row, Store
-
-STARTS = Decisions.of_core("start", DECIDED, PREVIOUS, lasting_rows)
 
 
 def history(store: Store, src_pop: str, destination: str, since_unix_s: int, until_unix_s: int) -> list[Row]:
