@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from springtide.laws.initcwnd.decision import Action, Decision, Reason
+from springtide.laws.initcwnd.decision import Action, Decision
 from springtide.policy import Policy
 
 from testkit.home import ROUND
@@ -13,7 +13,7 @@ def decision(
 ) -> Decision:
     """What was learnt of a pair, or that it is withdrawn; it lives for half an hour from its evidence on."""
     action = Action.SET if value is not None else Action.WITHDRAW
-    reason = Reason.LEARNT if value is not None else Reason.EXPIRED
+    reason = "learnt" if value is not None else "expired"
     mean = None if value is None else float(value)
     return Decision(
         round=moment,
@@ -54,6 +54,11 @@ def decision(
         expires_at=evidence + 1800,
         policy_version=Policy().version,
     )
+
+
+def but(one: Decision, **values: object) -> Decision:
+    """The same with other values."""
+    return Decision(**{**vars(one), **values})
 
 
 DECISIONS = [

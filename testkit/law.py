@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
-from springtide.laws.initcwnd.decision import Decision, Pair, Reason
+from springtide.laws.initcwnd.decision import Decision, Pair
 from springtide.policy import InitcwndPolicy, Override, Policy
 
 from testkit.home import ROUND
@@ -81,7 +81,7 @@ def values(rounds: Iterable[PairObservation], law: Policy) -> list[int | None]:
     return [decision.initcwnd for [decision] in run([[one] for one in rounds], law)]
 
 
-def reasons(rounds: Iterable[PairObservation], law: Policy) -> list[Reason]:
+def reasons(rounds: Iterable[PairObservation], law: Policy) -> list[str]:
     return [decision.reason for [decision] in run([[one] for one in rounds], law)]
 
 

@@ -8,17 +8,21 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from springtide.frame import Frame
 from springtide.laws.columns import Table
 from springtide.laws.initcwnd import rows as decisions
-from springtide.laws.initcwnd.decision import ACTIONS, REASONS, Action, Decision, Pair, Reason
+from springtide.laws.initcwnd.decision import Action, Decision, Pair
 from springtide.laws.initcwnd.law import DECIDED, PREVIOUS
 from springtide.laws.initcwnd.law import decide as decide_columns
 from springtide.observe.pairs import OBSERVED
 from springtide.policy import DampingPolicy, InitcwndPolicy, Override, Policy
+
+# Each by its name: springtide-core has them.
+Reason: Any = SimpleNamespace(**{name.upper(): name for name in decisions.WINDOWS.reasons})
 
 
 @dataclass(frozen=True)
@@ -124,8 +128,8 @@ def decided_table(listed: Iterable[Decision]) -> Frame:
         {
             **vars(one),
             "destination": one.dst_pop,
-            "action": ACTIONS.index(one.action),
-            "reason": REASONS.index(one.reason),
+            "action": decisions.WINDOWS.actions.index(one.action),
+            "reason": decisions.WINDOWS.reasons.index(one.reason),
         }
         for one in sorted(listed, key=lambda one: one.pair)
     ]
@@ -151,7 +155,7 @@ def decide_pairs(
 ) -> list[Decision]:
     """The product's law."""
     decided = decide_columns(now, policy, observed_table(observations), previous_table(last), frozen)
-    return decisions.as_decisions(decided, now, policy.version)
+    return decisions.as_decisions(decided, round=now, policy_version=policy.version)
 
 
 def _table(dtype: np.dtype[np.void], rows: list[dict[str, object]]) -> Table:
@@ -238,7 +242,7 @@ def smooth(observed: float, previous: float | None, policy: InitcwndPolicy) -> f
     return weight * previous + (1.0 - weight) * observed
 
 
-def bound(smoothed: float, policy: InitcwndPolicy) -> tuple[float, Reason]:
+def bound(smoothed: float, policy: InitcwndPolicy) -> tuple[float, str]:
     """Within cmin and cmax, and which of them bound it."""
     if smoothed > policy.cmax:
         return float(policy.cmax), Reason.CLAMPED_TO_CMAX
@@ -354,7 +358,7 @@ class _Learnt:
     observed: float | None
     smoothed: float | None
     last_evidence: int | None
-    reason: Reason
+    reason: str
 
 
 def _is_alive(last: Previous, now: int, law: InitcwndPolicy) -> bool:
@@ -379,7 +383,7 @@ def _learn(
     return _Learnt(None, None, evidence, Reason.THIN_EVIDENCE if seen.connections_earned else Reason.NO_EVIDENCE)
 
 
-def _limit(target: float, reason: Reason, law: InitcwndPolicy, seen: PairObservation) -> tuple[float, Reason]:
+def _limit(target: float, reason: str, law: InitcwndPolicy, seen: PairObservation) -> tuple[float, str]:
     """Step 3 without the loss guard."""
     if law.careful and target > law.cmin:
         target, reason = max(float(law.cmin), target / 2.0), Reason.CAREFUL
@@ -430,7 +434,7 @@ def _decide_pair(
         elif frozen:
             value, reason = current, Reason.HELD_INCOMPLETE_INPUT
         elif value != current and not verdict.harm:
-            if reason is not Reason.LOSS_GUARD_STEP and abs(value - current) < smallest_change(current, law):
+            if reason != Reason.LOSS_GUARD_STEP and abs(value - current) < smallest_change(current, law):
                 value, reason = current, Reason.HELD_HYSTERESIS
             elif value > current and penalty.suppressed:
                 value, reason = current, Reason.HELD_DAMPING
@@ -438,7 +442,7 @@ def _decide_pair(
         reason = Reason.EXPIRED
     if override is not None:
         value, reason = override.initcwnd, Reason.OVERRIDE
-    a_step = reason is Reason.LOSS_GUARD_STEP and (value or 0) > (in_use or 0)
+    a_step = reason == Reason.LOSS_GUARD_STEP and (value or 0) > (in_use or 0)
     if value is not None and in_use is not None and value != in_use and not a_step:
         penalty = _charge(penalty, policy.damping)
 

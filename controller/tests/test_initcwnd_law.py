@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from springtide import instants
-from springtide.laws.initcwnd.decision import Action, Pair, Reason
+from springtide.laws.initcwnd.decision import Action, Pair
 from springtide.policy import DampingPolicy, InitcwndPolicy, Policy
 
 from testkit.damping import most_changes
@@ -30,7 +30,7 @@ from testkit.law import (
     run,
     values,
 )
-from testkit.pairs import PairObservation, Previous, carry, model
+from testkit.pairs import PairObservation, Previous, Reason, carry, model
 from testkit.pairs import decide_pairs as decide
 
 # Observe, smooth, bound

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from springtide import instants
-from springtide.laws.initcwnd.decision import Pair, Reason
+from springtide.laws.initcwnd.decision import Pair
 from springtide.laws.initcwnd.law import DECIDED, only_guard
 from springtide.laws.initcwnd.law import decide as decide_columns
 from springtide.policy import Policy
@@ -29,7 +29,7 @@ from testkit.law import (
     run,
     values,
 )
-from testkit.pairs import PairObservation, Previous, Remembered, carry, observed_table, previous_table
+from testkit.pairs import PairObservation, Previous, Reason, Remembered, carry, observed_table, previous_table
 from testkit.pairs import decide_pairs as decide
 
 

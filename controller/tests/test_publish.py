@@ -6,7 +6,6 @@ import hashlib
 import json
 import subprocess
 from collections import Counter
-from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -29,15 +28,15 @@ from springtide.laws.congestion import rows as congestion_rows
 from springtide.laws.congestion.law import DECIDED
 from springtide.laws.congestion.prefixes import halves
 from springtide.laws.holdout import held_out_edges
-from springtide.laws.initcwnd.decision import Decision, Reason
+from springtide.laws.initcwnd.decision import Decision
 from springtide.laws.initcwnd.edges import EdgeDecision
 from springtide.laws.initcwnd.rows import WINDOWS
 from springtide.policy import Policy, load_policy
 from springtide.publication.folder import PublishFolder
 
-from testkit.decided import DECISIONS, decision
+from testkit.decided import DECISIONS, but, decision
 from testkit.home import FLEET, ROUND, Home
-from testkit.pairs import decided_table
+from testkit.pairs import Reason, decided_table
 from testkit.published import render
 
 NOW = ROUND
@@ -173,9 +172,9 @@ def test_signed_bundles_are_checked_and_changed_or_unknown_ones_reported(home: H
 
 def test_validation_warns_of_receivers_that_cannot_take_the_window(home: Home) -> None:
     out = home.path / "out"
-    narrow = replace(DECISIONS[0], receiver_cwnd=30.0)
-    held = replace(DECISIONS[3], receiver_cwnd=30.4, smoothed_cwnd=83.2, reason=Reason.RECEIVER_LIMITED)
-    wide = replace(DECISIONS[1], receiver_cwnd=77.0)
+    narrow = but(DECISIONS[0], receiver_cwnd=30.0)
+    held = but(DECISIONS[3], receiver_cwnd=30.4, smoothed_cwnd=83.2, reason=Reason.RECEIVER_LIMITED)
+    wide = but(DECISIONS[1], receiver_cwnd=77.0)
     decided(home, [narrow, wide, DECISIONS[2], held]).run("bundle", "--out", out)
     files = sorted(out.glob("*.json"))
     assert home.json("validate", *files)["warnings"] == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from html import unescape
 from itertools import permutations
 from pathlib import Path
@@ -12,13 +11,13 @@ import numpy as np
 import pytest
 from springtide import instants
 from springtide.laws import beside
-from springtide.laws.initcwnd.decision import Decision, Reason
+from springtide.laws.initcwnd.decision import Decision
 from springtide.laws.switchback import counts, disable_test, disable_tests, turn
 from springtide.policy import load_policy
 
-from testkit.decided import decision
+from testkit.decided import but, decision
 from testkit.home import ROUND, Home
-from testkit.pairs import row
+from testkit.pairs import Reason, row
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -107,7 +106,7 @@ def test_a_switchback_is_reported_with_its_method_interval_and_assumption(
                 faster = 9.0
             if not without:
                 value = decision(src, dst, 4, 40 if on else None, moment, moment)
-                decided.append(value if on else replace(value, reason=Reason.SWITCHBACK))
+                decided.append(value if on else but(value, reason=Reason.SWITCHBACK))
             rows.append(
                 {
                     "round": moment,
@@ -292,7 +291,7 @@ def test_what_disable_tests_took_away_is_reported(home: Home, tmp_path: Path) ->
         for at, (src, dst) in enumerate(permutations(POPS, 2)):
             kept = (src, dst) == ("ams", "fra")
             value = decision(src, dst, 4, None if off and not kept else 40, moment, moment)
-            decided.append(replace(value, reason=Reason.DISABLE_TEST) if off and not kept else value)
+            decided.append(but(value, reason=Reason.DISABLE_TEST) if off and not kept else value)
             slower = 1.25 if was_off else 1.0
             if kept or was_off != settled:
                 slower = 9.0

@@ -18,7 +18,6 @@ from springtide.laws.congestion.law import ACTIONS
 from springtide.laws.congestion.law import DECIDED as CONGESTION
 from springtide.laws.initcwnd.decision import Decision
 from springtide.laws.initcwnd.rows import WINDOWS
-from springtide.laws.standing import Standing
 from springtide.laws.start.explain import labelled
 from springtide.laws.start.law import DECIDED, STARTS
 from springtide.policy import Policy
@@ -160,7 +159,7 @@ def test_a_share_that_starts_with_the_default_beside_what_is_in_use_is_published
     values = IN_USE | {"trial_permille": 200}
     assert [one["trial"] for one in published(home, values)["entries"]] == [{"permille": 200}] * len(UNITS)
     [row, *_] = STARTS.rows(decided(**values))
-    lines = dict(labelled({"round": ROUND, **row}, Policy(), Standing(ROUND, [], {})))
+    lines = dict(labelled({"round": ROUND, **row}, Policy(), []))
     assert lines["on trial"] == "the kernel's default for 20 % of the connections, to see what that loses now"
 
 
@@ -168,7 +167,7 @@ def test_a_share_that_starts_with_the_default_beside_what_is_in_use_is_published
 def test_a_hold_without_a_ceiling_names_no_rate(harmful: float, where: str) -> None:
     found = decided(reason=STARTS.reasons.index(Reason.TRIAL_SLOWER), harmful_rate=harmful, hold_until=ROUND + 900)
     row = {"round": ROUND, **next(STARTS.rows(found))}
-    lines = dict(labelled(row, Policy(), Standing(ROUND, [], {})))
+    lines = dict(labelled(row, Policy(), []))
     assert lines["would change"] == f"a fall at once; {where}nothing is tried before {instants.show(ROUND + 900)}"
 
 

@@ -16,7 +16,7 @@ from springtide.jobs import publish as jobs
 from springtide.laws import switchback
 from springtide.laws.base import Contribution
 from springtide.laws.entry import Part
-from springtide.laws.initcwnd.decision import Action, Pair, Reason
+from springtide.laws.initcwnd.decision import Action, Pair
 from springtide.laws.initcwnd.explain import labelled
 from springtide.laws.start import bundle as of_starts
 from springtide.laws.switchback import DAY_S, Turn
@@ -26,7 +26,7 @@ from springtide.publication.folder import PublishFolder
 
 from testkit.decided import decision
 from testkit.home import ROUND
-from testkit.pairs import PairObservation, Previous, decide_pairs
+from testkit.pairs import PairObservation, Previous, Reason, decide_pairs
 from testkit.published import render
 
 INTERVAL = 300
@@ -94,7 +94,7 @@ def test_a_disable_test_takes_every_pair_but_an_override() -> None:
         (("ams", "fra", 6), Reason.OVERRIDE),
     }
     assert {d.reason for d in decided if d.initcwnd is None} == {Reason.DISABLE_TEST}
-    assert not any(d.reason is Reason.DISABLE_TEST for d in decide_pairs(TEST + 3600, policy, seen(), used(None)))
+    assert not any(d.reason == Reason.DISABLE_TEST for d in decide_pairs(TEST + 3600, policy, seen(), used(None)))
 
 
 def published(policy: Policy, moment: int, pairs: set[tuple[str, str]], value: int = 40) -> Documents:

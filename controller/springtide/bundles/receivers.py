@@ -9,7 +9,7 @@ from ipaddress import ip_network
 
 from springtide.bundles.model import Documents
 from springtide.fleet import Fleet
-from springtide.laws.initcwnd.decision import Action, Decision, Reason
+from springtide.laws.initcwnd.decision import Action, Decision
 
 # A receiver advertises about half of the middle value of its tcp_rmem at first; an Ethernet's segment has 1460 bytes.
 BUFFER_PER_WINDOW = 2
@@ -56,7 +56,7 @@ def narrow(documents: Documents, decided: Iterable[Decision], fleet: Fleet) -> I
         asked = given.get(decision.pair)
         if asked is None or decision.receiver_cwnd is None or decision.action is not Action.SET:
             continue
-        held = decision.reason is Reason.RECEIVER_LIMITED and decision.smoothed_cwnd is not None
+        held = decision.reason == "receiver_limited" and decision.smoothed_cwnd is not None
         wanted = max(asked, math.ceil(decision.smoothed_cwnd or 0)) if held else asked
         if wanted > decision.receiver_cwnd:
             yield Narrow(*decision.pair, wanted, decision.receiver_cwnd)

@@ -5,15 +5,19 @@ Long: one protocol, with what its methods give and take.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal, Protocol
 
+import numpy as np
+
 from springtide import instants
 from springtide.fleet import Fleet
-from springtide.laws.columns import Rows
+from springtide.frame import Frame
+from springtide.laws.columns import Rows, begins
 from springtide.laws.effect import METHODS, Effect
 from springtide.laws.entry import Part
 from springtide.laws.rows import Decisions
@@ -22,8 +26,10 @@ from springtide.observe.completeness import Input, inputs, lacking
 from springtide.policy import Policy
 from springtide.store import Row, Store
 
-# Values by the key of their unit; a rate and a window are one value.
-Values = dict[bytes, int | tuple[float, int]]
+# Values by the key of their unit.
+Values = dict[bytes, tuple[float, ...]]
+# What is explained, each line with its label.
+Lines = list[tuple[str, str]]
 # Rounds that `explain` shows.
 HISTORY_ROUNDS = 12
 # A job that runs once a round has left one out.
@@ -62,14 +68,13 @@ class View:
 @dataclass(frozen=True)
 class Explained:
     """Why new connections start as they do, as `springtide explain` shows it: of each IP version (None: of both) lines,
-    each with its label. `decisions` are the round's rows, `history` those of the last rounds, the newest first;
-    `notes` are for people, `more` is for JSON."""
+    each with its label. `decisions` are the round's rows, `history` those of the last rounds, the newest first, and
+    `table` what people see of them; `notes` are for people, `more` is for JSON."""
 
-    lines: Sequence[tuple[int | None, Sequence[tuple[str, str]]]]
+    lines: Sequence[tuple[int | None, Lines]]
     decisions: Sequence[Mapping[str, object]]
     history: Sequence[Mapping[str, object]]
-    # The history for people, where it is another.
-    table: Sequence[Mapping[str, object]] = ()
+    table: Sequence[Mapping[str, object]]
     notes: Sequence[str] = ()
     more: Mapping[str, object] = field(default_factory=dict)
 
@@ -228,11 +233,24 @@ class Law(Protocol):
     units: str
     # Whether a round without decisions is one that was left out: else the law had nothing to decide.
     every_round: bool = True
-    # SQL conditions over its rows, for counts in `status` and panels: that a row sets a value, and that it sets another
-    # one than the round before (empty: rows do not tell). `damped`: its rows have the column `suppressed`.
+    # SQL conditions over its rows, for counts in `status` and panels: that a row sets a value; that it sets one by
+    # evidence, so that bundles leave it out where it expires before them; and that it sets another one than the round
+    # before (empty: rows do not tell). `damped`: its rows have the column `suppressed`.
     acts: str = "true"
+    expires: str = "false"
     changes: str = ""
     damped: bool = False
+    # Columns of the values that it sets, which are above 0 where it does.
+    values: Collection[str] = ()
+    # Columns by whose values `decide` counts rows for people, and those that `explain` shows of the last rounds; with
+    # the name that people read, where it is another.
+    counted: Sequence[str | tuple[str, str]] = (("from", "src_pop"), "action", "reason")
+    history: Sequence[str | tuple[str, str]] = ()
+    # Its line in `status`: what units do that act, what is said where nothing was decided, and what it is where the
+    # newest round is late.
+    does: str = ""
+    idle: str = "nothing decided yet"
+    late: State = State.STALE
     # Gauges of its own, which `view` fills.
     metrics: Mapping[str, Metric] = MappingProxyType({})
     # Its line in `status` on what sockets show of its treatment; empty: it treats nothing.
@@ -251,8 +269,8 @@ class Law(Protocol):
         ...
 
     def pops(self, seen: Rows, before: Rows) -> set[str]:
-        """The PoPs whose hosts the round's decisions rest on."""
-        return set()
+        """The PoPs whose hosts the round's decisions rest on: those of all rows."""
+        return pops_of(seen) | pops_of(before)
 
     def decide(self, now: int, policy: Policy, seen: Rows, before: Rows, frozen: Collection[str]) -> Rows:
         """The round's decisions. Pure. `frozen`: PoPs from which too little of the round arrived to be trusted."""
@@ -268,13 +286,32 @@ class Law(Protocol):
 
     def acting(self, decided: Rows) -> Values:
         """The values that a round's decisions set, by the unit's key."""
-        ...
+        values = [np.nan_to_num(decided[name]) for name in self.values]
+        acts = np.logical_or.reduce([one > 0 for one in values])
+        found = zip(*(one[acts].tolist() for one in values), strict=True)
+        return dict(zip(self.decisions.keys(decided[acts]).tolist(), found, strict=True))
 
     def latest(self, store: Store, until_unix_s: int) -> int | None:
         """The newest round up to `until` that has decisions."""
         return self.decisions.last_round(store, until_unix_s + 1, within_s=until_unix_s + 1) or None
 
-    def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View: ...
+    def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View:
+        """The round's rows, for people only how many are alike."""
+        rows = list(self.decisions.rows(outcome.decided))
+        counted = _named(self.counted)
+        counts = Counter(tuple(row[name] for name in counted.values()) for row in rows)
+        summary, gauges = self.summed(rows)
+        return View(
+            decisions=[{"round": outcome.round, **self.decisions.as_dict(row)} for row in rows],
+            columns=[*counted, self.units],
+            rows=[(*key, count) for key, count in sorted(counts.items())],
+            summary=summary,
+            gauges=gauges,
+        )
+
+    def summed(self, rows: Sequence[Row]) -> tuple[str, Gauges]:
+        """Tell how many of a round's rows set what, in words and in its `metrics`."""
+        raise TypeError(f"the law {self.name} has the view of all laws, and no summary of it")
 
     def decides(self, policy: Policy, round_unix_s: int) -> bool:
         """Tell whether the law decides in a round under this policy."""
@@ -324,17 +361,66 @@ class Law(Protocol):
         does what the law says."""
         return None
 
+    def recent(self, store: Store, policy: Policy, src_pop: str, destination: str, round_unix_s: int) -> Frame:
+        """What `explain` shows of the last rounds, the newest first."""
+        since = round_unix_s - HISTORY_ROUNDS * policy.round.interval_s
+        return self.decisions.read(store, since, round_unix_s, (src_pop, destination))
+
+    def explained(
+        self, recent: Frame, round_unix_s: int, lines: Sequence[tuple[int, Lines]], nothing: Lines
+    ) -> Explained:
+        """The lines of the round's decisions, or what is said where there is none; with the last rounds."""
+        rows, columns = list(self.decisions.rows(recent)), _named(self.history)
+        shown = [self.decisions.as_dict(row) for row in rows]
+        return Explained(
+            lines=lines or [(None, nothing)],
+            decisions=[one for one, row in zip(shown, rows, strict=True) if row["round"] == round_unix_s],
+            history=shown,
+            table=[{name: _rounded(one[column]) for name, column in columns.items()} for one in shown],
+        )
+
+    def undecided(self, store: Store, round_unix_s: int, default: str, because: str, change: str) -> Lines:
+        """What is said of a path without a decision: why, and what would change it, where the round was decided."""
+        if self.latest(store, round_unix_s) != round_unix_s:
+            text = instants.show(round_unix_s)
+            because, change = f"round {text} has not been decided", f"`springtide decide {self.name} --round {text}`"
+        return [("decided", f"no decision: {default}"), ("because", because), ("would change", change)]
+
     def newest(self, store: Store, policy: Policy, until_unix_s: int) -> Newest | None:
         """The newest round up to `until`: a clock that was ahead may have left later ones."""
-        return newest_of(store, self.name, self.acts, until_unix_s)
+        if not self.decides(policy, until_unix_s):
+            return None
+        [row] = store.query(
+            f"""
+            select
+                toUnixTimestamp(max(decided.round)) as at,
+                count() as row_count,
+                countIf({self.acts}) as acting,
+                countIf(reason = 'held_incomplete_input') as held,
+                countIf(({self.expires}) and coalesce(expires_at < round + {{ttl_s:UInt32}}, true)) as left_out
+            from {decided_by(self.name, "as decided final")}
+            and round = (
+                select newest.round from {decided_by(self.name, "as newest")}
+                and newest.round <= fromUnixTimestamp({{until:UInt32}})
+                order by newest.round desc limit 1
+            )
+            """,
+            {"ttl_s": policy.bundle.ttl_s, "until": until_unix_s},
+        )
+        return Newest(row["at"], row["row_count"], row["acting"], row["held"], row["left_out"]) if row["at"] else None
 
     def decided_step(self, newest: Newest | None, clock: Clock) -> Step:
         """Pure."""
         fix = f"run `springtide decide {self.name}` each round"
         if newest is None:
-            return Step(self.name, State.NONE, "nothing decided yet", fix)
-        text = f"decided {clock.ago(newest.round)}: {newest.acting:,} of {newest.rows:,} {self.units}"
-        return once_a_round(clock, self.name, newest.round, text, fix)
+            return Step(self.name, *((State.NONE, self.idle, fix) if self.every_round else (State.NOTE, self.idle)))
+        text = f"decided {clock.ago(newest.round)}: {newest.acting:,} of {newest.rows:,} {self.units}{self.does}"
+        text += f"; {newest.left_out:,} left out of bundles: their evidence is too old" if newest.left_out else ""
+        text += f"; {newest.held_incomplete:,} stand, input incomplete" if newest.held_incomplete else ""
+        if self.every_round and 0 < newest.held_incomplete == newest.rows:
+            fix = "`springtide sql incomplete-hosts` lists the missing hosts"
+            return Step(self.name, State.STALE, text, fix, newest.round)
+        return once_a_round(clock, self.name, newest.round, text, fix, self.late)
 
     def contribute(
         self, store: Store, fleet: Fleet, policy: Policy, round_unix_s: int, expires_unix_s: int
@@ -367,12 +453,12 @@ def differing(one: Values, other: Values) -> int:
     return sum(one.get(key) != other.get(key) for key in one.keys() | other.keys())
 
 
-def once_a_round(clock: Clock, what: str, moment: int, text: str, fix: str) -> Step:
-    """A step that happens once a round: late when it has left one out, and unknown where its time is yet to come."""
+def once_a_round(clock: Clock, what: str, moment: int, text: str, fix: str, late: State = State.STALE) -> Step:
+    """A step that happens once a round: `late` when it has left one out, and unknown where its time is yet to come."""
     if clock.is_ahead(moment):
         return Step(what, State.BROKEN, text, f"a clock was ahead: set it right, then {fix}", moment)
-    late = clock.now - moment > clock.limit_s
-    return Step(what, State.STALE if late else State.OK, text, fix if late else "", moment)
+    state = late if clock.now - moment > clock.limit_s else State.OK
+    return Step(what, state, text, fix if state is State.STALE else "", moment)
 
 
 def frozen(store: Store, policy: Policy, round_unix_s: int, pops: set[str]) -> tuple[Sequence[Input], dict[str, str]]:
@@ -389,35 +475,20 @@ def decided_by(law: str, how: str = "") -> str:
     return f"path_decisions {how} where part = '{law}'"
 
 
-def newest_of(
-    store: Store, law: str, acts: str, until_unix_s: int, left_out: str = "false", ttl_s: int = 0
-) -> Newest | None:
-    """A law's newest round up to `until`, by SQL conditions over its rows; `left_out` may use {ttl_s:UInt32}."""
-    [row] = store.query(
-        f"""
-        select
-            toUnixTimestamp(max(decided.round)) as at,
-            count() as row_count,
-            countIf({acts}) as acting,
-            countIf(reason = 'held_incomplete_input') as held,
-            countIf(({left_out}) and {{ttl_s:UInt32}} >= 0) as left_out
-        from {decided_by(law, "as decided final")}
-        and round = (
-            select newest.round from {decided_by(law, "as newest")}
-            and newest.round <= fromUnixTimestamp({{until:UInt32}})
-            order by newest.round desc limit 1
-        )
-        """,
-        {"ttl_s": ttl_s, "until": until_unix_s},
-    )
-    if not row["row_count"]:
-        return None
-    return Newest(row["at"], row["row_count"], row["acting"], row["held"], row["left_out"])
+def pops_of(rows: Rows) -> set[str]:
+    """The names in the first column, which is PoPs."""
+    names = (rows.columns if isinstance(rows, Frame) else rows)[rows.dtype.names[0]]
+    return {name.decode() for name in names[begins(names)].tolist()}
 
 
-def pops_of(*columns: Sequence[bytes]) -> set[str]:
-    """The names in columns of PoPs."""
-    return {name.decode() for column in columns for name in set(column)}
+def _named(columns: Sequence[str | tuple[str, str]]) -> dict[str, str]:
+    """Each column by the name that people read."""
+    return dict((one, one) if isinstance(one, str) else one for one in columns)
+
+
+def _rounded(value: object) -> object:
+    """For people: two digits are enough."""
+    return round(value, 2) if isinstance(value, float) else value
 
 
 def age(seconds: int) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from springtide import instants
+from springtide.fleet import Fleet
 from springtide.policy import ADVICE_ONLY, Policy
 from springtide.publication.journal import Event
 from springtide.store import Store
@@ -82,6 +83,10 @@ class Standing:
         text += words[self.rollout]
         return f"{text}; now {ADVICE_ONLY}" if self.advises else text
 
+    def lines(self, describe: Callable[[str, Held], str], nothing: str) -> list[tuple[str, str]]:
+        """Whether the newest publication went out, and `value`, each with its label."""
+        return [("pushed", self.pushed), ("in force", self.value(describe, nothing))]
+
     def value(self, describe: Callable[[str, Held], str], nothing: str) -> str:
         """What new connections of the PoP's edges start with: `describe` gives it for an edge and what it holds,
         `nothing` is what holds without a publication."""
@@ -103,9 +108,10 @@ class Standing:
         return f"round {instants.show(held.publication.round)} {held.ends_by} at {instants.show(held.until)}"
 
 
-def standing(store: Store, edges: Sequence[str], policy: Policy, now_unix_s: int) -> Standing:
-    """By the audit in the store. Raises StoreError."""
-    return of_events(read(store, now_unix_s), edges, now_unix_s, advises=policy.advises)
+def standing(store: Store, fleet: Fleet, policy: Policy, src_pop: str) -> Standing:
+    """What the PoP's edges hold now, by the audit in the store. Raises StoreError."""
+    now = instants.now()
+    return of_events(read(store, now), list(fleet.pops[src_pop].edges), now, advises=policy.advises)
 
 
 def read(store: Store, now_unix_s: int) -> list[Event]:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from springtide import instants
+from springtide.laws.base import Lines
 from springtide.laws.congestion.rows import PREFIXES
 from springtide.policy import CongestionPolicy, Policy
 
 
-def explain(row: Mapping[str, Any] | None, policy: Policy, unranked: Mapping[str, int]) -> list[tuple[str, str]]:
+def explain(row: Mapping[str, Any] | None, policy: Policy, unranked: Mapping[str, int]) -> Lines:
     """Lines, each with its label: what new connections use, why, the rule that decided, and what would change it.
 
     `row` is a decision as for JSON; None where the prefix was not measured at all. `unranked`: rounds of the window
@@ -42,7 +43,7 @@ def explain(row: Mapping[str, Any] | None, policy: Policy, unranked: Mapping[str
     return _lines(value, because, PREFIXES.rules[row["reason"]], _change(row, policy))
 
 
-def _lines(*texts: str) -> list[tuple[str, str]]:
+def _lines(*texts: str) -> Lines:
     return list(zip(("decided", "because", "rule", "would change"), texts, strict=True))
 
 

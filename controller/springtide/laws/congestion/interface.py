@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from springtide import instants
 from springtide.fleet import Fleet, Prefix
 from springtide.frame import Frame
 from springtide.laws.base import (
-    HISTORY_ROUNDS,
     BenefitLine,
-    Clock,
     Contribution,
     Explained,
     Figure,
     Law,
-    Newest,
-    Outcome,
     State,
     Step,
     Treated,
-    Values,
-    View,
-    pops_of,
 )
 from springtide.laws.columns import Table
 from springtide.laws.congestion import benefit, bundle, rows
 from springtide.laws.congestion.explain import explain
 from springtide.laws.congestion.law import PREVIOUS, decide
-from springtide.laws.congestion.prefixes import keys
 from springtide.laws.congestion.rows import PREFIXES
 from springtide.laws.standing import standing
-from springtide.metrics import Metric
+from springtide.metrics import Gauges, Labels, Metric
 from springtide.policy import Policy
 from springtide.store import Row, Store
 
@@ -50,7 +40,16 @@ class Congestion(Law):
     rounds in their order: each remembers the one before.
     """
     units = "prefixes"
+    does = " decided for BBR"
+    idle = "no prefix chosen yet"
+    late = State.NOTE
     acts = "algorithm = 'bbr'"
+    values = ("algorithm",)
+    counted = (("PoP", "pop"), "action", "reason")
+    history = (
+        *("round", "action", "algorithm", "held_out", "reason", "measured_rounds", "low_rounds", "state_changes"),
+        *("penalty", "policy_version"),
+    )
     changes = "action in ('enter', 'leave')"
     damped = True
     metrics: Mapping[str, Metric] = MappingProxyType(
@@ -74,29 +73,14 @@ class Congestion(Law):
         last = PREFIXES.last_round(store, round_unix_s)
         return rows.evidence(store, round_unix_s, policy, last), PREFIXES.left(store, round_unix_s)
 
-    def pops(self, seen: Table, before: Frame) -> set[str]:
-        return pops_of(seen["pop"].tolist(), before["pop"].tolist())
-
     def decide(self, now: int, policy: Policy, seen: Table, before: Frame, frozen: Collection[str]) -> Frame:
         return decide(now, policy, seen, before, frozen)
 
-    def acting(self, decided: Frame) -> Values:
-        return dict.fromkeys(keys(decided[decided["algorithm"] > 0]).tolist(), 1)
-
-    def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View:
-        listed = [rows.as_dict(row) for row in rows.rows(outcome.decided)]
-        chosen = sum(one["algorithm"] == "bbr" for one in listed)
-        held = sum(bool(one["held_out"]) for one in listed)
-        counts = Counter((str(one["pop"]), str(one["action"]), str(one["reason"])) for one in listed)
-        return View(
-            decisions=listed,
-            columns=["PoP", "action", "reason", "prefixes"],
-            rows=[(*key, count) for key, count in sorted(counts.items())],
-            summary=f"{chosen} prefixes decided for BBR, {held} are held out",
-            gauges={
-                "springtide_congestion_prefixes": {(("algorithm", "bbr"),): chosen, (("algorithm", "held_out"),): held}
-            },
-        )
+    def summed(self, rows: Sequence[Row]) -> tuple[str, Gauges]:
+        chosen = sum(row["algorithm"] == "bbr" for row in rows)
+        held = sum(row["held_out"] for row in rows)
+        gauges: dict[Labels, float] = {(("algorithm", "bbr"),): chosen, (("algorithm", "held_out"),): held}
+        return f"{chosen} prefixes decided for BBR, {held} are held out", {"springtide_congestion_prefixes": gauges}
 
     def shown(self, store: Store, policy: Policy, round_unix_s: int) -> Table:
         # Every prefix: which ones a replay remembers the store does not know.
@@ -105,31 +89,18 @@ class Congestion(Law):
     def explain(
         self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, round_unix_s: int
     ) -> Explained:
-        found = PREFIXES.read(store, round_unix_s - 1, round_unix_s, (src_pop, destination))
+        recent = self.recent(store, policy, src_pop, destination, round_unix_s)
+        found = recent[recent["round"] == round_unix_s]
         if not len(found):
             # Most prefixes have no row: nothing is remembered of them, so the tables are complete.
             own = rows.one(self.shown(store, policy, round_unix_s), src_pop, destination)
             found = decide(round_unix_s, policy, own, Frame.empty(0, PREVIOUS), everyone=True)
-        decisions = [rows.as_dict(row) for row in rows.rows(found)]
+        decisions = [PREFIXES.as_dict(row) for row in PREFIXES.rows(found)]
         unranked = rows.unranked(store, round_unix_s, policy, src_pop, destination)
-        now = standing(store, list(fleet.pops[src_pop].edges), policy, instants.now())
         value, *others = explain(decisions[0] if decisions else None, policy, unranked)
-        became = [("pushed", now.pushed), ("in force", now.value(lambda _, held: str(held), "the kernel's default"))]
-        since = round_unix_s - HISTORY_ROUNDS * policy.round.interval_s
-        return Explained(
-            lines=[(None, [value, *became, *others])],
-            decisions=decisions,
-            history=rows.history(store, src_pop, destination, since, round_unix_s),
-        )
-
-    def decided_step(self, newest: Newest | None, clock: Clock) -> Step:
-        if newest is None:
-            return Step(self.name, State.NOTE, "no prefix chosen yet")
-        text = f"decided {clock.ago(newest.round)}: {newest.acting:,} prefixes decided for BBR"
-        if newest.held_incomplete:
-            text += f"; {newest.held_incomplete:,} stand, input incomplete"
-        late = clock.now - newest.round > clock.limit_s
-        return Step(self.name, State.NOTE if late else State.OK, text, "", newest.round)
+        held = standing(store, fleet, policy, src_pop).lines(lambda _, held: str(held), "the kernel's default")
+        explained = self.explained(recent, round_unix_s, [], [value, *held, *others])
+        return replace(explained, decisions=decisions)
 
     def contribute(
         self, store: Store, fleet: Fleet, policy: Policy, round_unix_s: int, expires_unix_s: int

@@ -46,6 +46,12 @@ class _Prefixes(Decisions):
         rows = zip(decided["pop"].tolist(), _names(decided), decided["ip_version"].tolist(), strict=True)
         return [f"{pop.decode()} {prefix} {version}" for pop, prefix, version in rows]
 
+    def rows(self, decided: Frame) -> Iterator[Row]:
+        for row, name in zip(super().rows(decided), _names(decided), strict=True):
+            head = {"pop": row["pop"], "prefix": name}
+            rest = {key: value for key, value in row.items() if key not in _KEY}
+            yield head | rest | {"algorithm": ALGORITHMS[row["algorithm"]]}
+
     def _columns(self, decided: Frame) -> Columns:
         columns = dict(super()._columns(decided))
         columns["src_pop"] = columns.pop("pop")
@@ -119,37 +125,8 @@ def on_bbr(store: Store, round_unix_s: int, max_age_s: int) -> dict[str, list[IP
     return found
 
 
-def rows(decided: Frame) -> Iterator[Row]:
-    """DECIDED rows one by one, with words for numbers; instants in seconds since the epoch."""
-    for row, name in zip(PREFIXES.rows(decided), _names(decided), strict=True):
-        values = {key: value for key, value in row.items() if key not in ("high", "low")}
-        yield values | {"prefix": name, "algorithm": ALGORITHMS[row["algorithm"]]}
-
-
-def as_dict(row: Row) -> dict[str, object]:
-    """For JSON and people: instants as text."""
-    return {"pop": row["pop"], "prefix": row["prefix"], **PREFIXES.as_dict(row)}
-
-
 def one(table: Table, pop: str, prefix: str) -> Table:
     """The evidence of one prefix at one PoP."""
     high, low = halves(prefix)
     found: Table = table[(table["pop"] == pop.encode()) & (table["high"] == high) & (table["low"] == low)]
     return found
-
-
-def history(store: Store, pop: str, prefix: str, since_unix_s: int, until_unix_s: int) -> list[Row]:
-    """A prefix's decisions with since < round <= until, newest first, as people read them."""
-    return store.query(
-        f"""
-        select
-            formatDateTime(round, '%Y-%m-%dT%H:%i:%SZ', 'UTC') as round, action, algorithm, held_out, reason,
-            measured_rounds, low_rounds, state_changes, round(penalty, 2) as penalty, policy_version
-        from {TABLE} final
-        where part = 'congestion' and {TABLE}.round > fromUnixTimestamp({{since:UInt32}})
-            and {TABLE}.round <= fromUnixTimestamp({{until:UInt32}})
-            and src_pop = {{pop:String}} and destination = {{prefix:String}}
-        order by {TABLE}.round desc
-        """,
-        {"since": since_unix_s, "until": until_unix_s, "pop": pop, "prefix": prefix},
-    )

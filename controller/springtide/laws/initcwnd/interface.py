@@ -11,28 +11,22 @@ from springtide import instants
 from springtide.fleet import Fleet
 from springtide.frame import Frame
 from springtide.laws.base import (
-    HISTORY_ROUNDS,
     BenefitLine,
-    Clock,
     Contribution,
     Explained,
     Law,
-    Newest,
     Outcome,
     State,
     Step,
     Treated,
-    Values,
     View,
-    newest_of,
-    once_a_round,
     pops_of,
 )
 from springtide.laws.columns import Table
 from springtide.laws.holdout import held_out_edges
 from springtide.laws.initcwnd import benefit, bundle, disabled, edges, rows, switched, treated
-from springtide.laws.initcwnd.decision import Decision, Reason
-from springtide.laws.initcwnd.explain import became, history_row, in_force, labelled, left_out, without_decision
+from springtide.laws.initcwnd.decision import Decision
+from springtide.laws.initcwnd.explain import DEFAULT, became, in_force, labelled, left_out
 from springtide.laws.initcwnd.law import PREVIOUS, decide
 from springtide.laws.initcwnd.rows import WINDOWS
 from springtide.laws.standing import Standing, standing
@@ -54,7 +48,16 @@ class Initcwnd(Law):
     those from before round.lateness_s, is rolled up first, as by `springtide rollup --round`.
     """
     units = "pairs"
+    does = " have a window"
     acts = "initcwnd > 0"
+    # As in springtide.laws.initcwnd.decision.is_left_out.
+    expires = "action = 'set' and reason != 'override'"
+    values = ("initcwnd",)
+    history = (
+        *("round", "ip_version", "action", "initcwnd", "reason", ("observed", "observed_cwnd")),
+        *(("smoothed", "smoothed_cwnd"), ("earned", "connections_earned"), ("seen", "connections_seen")),
+        ("policy", "policy_version"),
+    )
     changes = "initcwnd != previous_initcwnd"
     damped = True
     metrics: Mapping[str, Metric] = MappingProxyType(
@@ -70,7 +73,7 @@ class Initcwnd(Law):
         return pair_observations(store, round_unix_s), rows.previous(store, round_unix_s, policy)
 
     def pops(self, seen: Table, before: Frame) -> set[str]:
-        return pops_of(before["src_pop"].tolist())
+        return pops_of(before)
 
     def decide(self, now: int, policy: Policy, seen: Table, before: Frame, frozen: Collection[str]) -> Frame:
         return decide(now, policy, seen, before, frozen)
@@ -80,16 +83,12 @@ class Initcwnd(Law):
         edges.write_round(store, round_unix_s, edges.edge_decisions(policy, round_unix_s), policy.version)
         return written
 
-    def acting(self, decided: Frame) -> Values:
-        chosen = decided[decided["initcwnd"] > 0]
-        return dict(zip(keys(chosen).tolist(), chosen["initcwnd"].tolist(), strict=True))
-
     def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View:
-        decided = rows.as_decisions(outcome.decided, outcome.round, policy.version)
+        decided = rows.as_decisions(outcome.decided, round=outcome.round, policy_version=policy.version)
         of_edges = edges.edge_decisions(policy, outcome.round)
         silent = max(0, len(fleet.pops) * (len(fleet.pops) - 1) - len({d.pair[:2] for d in decided}))
         return View(
-            decisions=[rows.as_dict(d) for d in decided],
+            decisions=[WINDOWS.as_dict(vars(d)) for d in decided],
             columns=["from", "to", "ip", "action", "initcwnd", "reason", "observed", "earned", "seen", "retransmitted"],
             rows=[
                 (
@@ -98,7 +97,7 @@ class Initcwnd(Law):
                     d.ip_version,
                     left_out(d, policy),
                     d.initcwnd,
-                    d.reason.value,
+                    d.reason,
                     None if d.observed_cwnd is None else round(d.observed_cwnd, 1),
                     d.connections_earned,
                     d.connections_seen,
@@ -139,22 +138,28 @@ class Initcwnd(Law):
         if {policy.enforce_of(edge, src_pop, round_unix_s).by for edge in fleet.pops[src_pop].edges} == {"bpf"}:
             # None of them has a route.
             return None
-        since = round_unix_s - HISTORY_ROUNDS * policy.round.interval_s
-        history = rows.read_pair(store, src_pop, destination, round_unix_s, since)
+        recent = self.recent(store, policy, src_pop, destination, round_unix_s)
+        history = rows.as_decisions(recent)
         found = [d for d in history if d.round == round_unix_s]
         of_edges = [
             one for one in edges.read_round(store, round_unix_s) if (one.src_pop, one.dst_pop) == (src_pop, destination)
         ]
-        now = standing(store, list(fleet.pops[src_pop].edges), policy, instants.now())
+        now = standing(store, fleet, policy, src_pop)
         held = _in_force(store, now, policy, src_pop, destination)
-        nothing = without_decision(src_pop, destination, round_unix_s, self.latest(store, round_unix_s) == round_unix_s)
-        nothing[1:1] = became(now, held)
-        return Explained(
-            lines=[(d.ip_version, labelled(d, policy, became(now, held, d.ip_version))) for d in found]
-            or [(None, nothing)],
-            decisions=[rows.as_dict(d) for d in found],
-            history=[rows.as_dict(d) for d in history],
-            table=[history_row(d, policy) for d in history],
+        because = f"no sample of a live connection from {src_pop} to {destination} lies in the round"
+        change = f"connections from edges of {src_pop} to addresses of {destination}, polled by a collector"
+        nothing = self.undecided(
+            store, round_unix_s, DEFAULT, f"{because}, and no value was alive", f"{change} and ingested"
+        )
+        explained = self.explained(
+            recent,
+            round_unix_s,
+            [(d.ip_version, labelled(d, policy, became(now, held, d.ip_version))) for d in found],
+            [nothing[0], *became(now, held), *nothing[1:]],
+        )
+        return replace(
+            explained,
+            table=[{**one, "action": left_out(d, policy)} for one, d in zip(explained.table, history, strict=True)],
             notes=[
                 f"but on {one.edge}, IPv{one.ip_version}: "
                 + ("the kernel's default" if one.initcwnd is None else f"{one.initcwnd} segments")
@@ -163,25 +168,6 @@ class Initcwnd(Law):
             ],
             more={"edges": [_of_edge(one) for one in of_edges]},
         )
-
-    def newest(self, store: Store, policy: Policy, until_unix_s: int) -> Newest | None:
-        # As in springtide.laws.initcwnd.decision.is_left_out.
-        late = "action = 'set' and reason != 'override' and coalesce(expires_at < round + {ttl_s:UInt32}, true)"
-        return newest_of(store, self.name, self.acts, until_unix_s, late, policy.bundle.ttl_s)
-
-    def decided_step(self, newest: Newest | None, clock: Clock) -> Step:
-        fix = f"run `springtide decide {self.name}` each round"
-        if newest is None:
-            return Step(self.name, State.NONE, "nothing decided yet", fix)
-        text = f"decided {clock.ago(newest.round)}: {newest.acting:,} of {newest.rows:,} pairs have a window"
-        if newest.left_out:
-            text += f"; {newest.left_out:,} left out of bundles: their evidence is too old"
-        if newest.held_incomplete:
-            text += f"; {newest.held_incomplete:,} stand, input incomplete"
-        if newest.held_incomplete and newest.held_incomplete == newest.rows:
-            fix = "`springtide sql incomplete-hosts` lists the missing hosts"
-            return Step(self.name, State.STALE, text, fix, newest.round)
-        return once_a_round(clock, self.name, newest.round, text, fix)
 
     def contribute(
         self, store: Store, fleet: Fleet, policy: Policy, round_unix_s: int, expires_unix_s: int
@@ -232,9 +218,7 @@ INITCWND = Initcwnd()
 def _in_force(store: Store, now: Standing, policy: Policy, src_pop: str, dst_pop: str) -> dict[int, str]:
     """Text by IP version, from the rounds of the publications that the source's edges hold."""
     rounds = sorted({held.publication.round for held in now.last.values()})
-    values = {
-        (d.round, d.ip_version): d for each in rounds for d in rows.read_pair(store, src_pop, dst_pop, each, each - 1)
-    }
+    values = {(d.round, d.ip_version): d for each in rounds for d in rows.read_round(store, each, (src_pop, dst_pop))}
     of_edges = {
         (each, one.edge, one.ip_version): one
         for each in rounds
@@ -260,7 +244,7 @@ def contribution(
 def _off(decided: Sequence[Decision]) -> list[str]:
     """What the experiment has switched off."""
     counts = Counter(d.reason for d in decided)
-    texts = {Reason.SWITCHBACK: "it is their turn (switchback)", Reason.DISABLE_TEST: "of a disable test"}
+    texts = {"switchback": "it is their turn (switchback)", "disable_test": "of a disable test"}
     return [f"{counts[each]} pairs are off because {text}" for each, text in texts.items() if counts[each]]
 
 

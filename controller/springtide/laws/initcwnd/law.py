@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from springtide.frame import Frame
 from springtide.laws.columns import Table, taken_at, unseen
-from springtide.laws.initcwnd.decision import Reason
 from springtide.laws.initcwnd.edges import edge_decisions
 from springtide.laws.step import Rows, as_json, forms, step
 from springtide.laws.switchback import turn
@@ -40,7 +39,7 @@ DECIDED = np.dtype([*UNIT_KEY, *_OTHERS, *STATE, *((name, OBSERVED[name]) for na
 _OVERRIDE = np.dtype([*UNIT_KEY, *forms("initcwnd", "override")])
 # Counts as wide as they come.
 _SEEN = np.dtype([(name, OBSERVED[name] if name in _KEPT else form) for name, form in forms("initcwnd", "seen")])
-_TURNS = {Reason.SWITCHBACK: 1, Reason.DISABLE_TEST: 2}
+_TURNS = {"switchback": 1, "disable_test": 2}
 UNSEEN = unseen(OBSERVED)
 
 
@@ -82,7 +81,7 @@ def _turns(policy: Policy, now: int, pairs: Frame) -> NDArray[np.uint8]:
     if policy.experiment.switches:
         for row, (src, dst, *_) in enumerate(pairs.tolist()):
             why = turn(policy.experiment, policy.round.interval_s, src.decode(), dst.decode(), now).why
-            found[row] = _TURNS[Reason(why)] if why else 0
+            found[row] = _TURNS.get(why, 0)
     return found
 
 

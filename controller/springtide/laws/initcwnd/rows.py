@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from springtide import instants
 from springtide.frame import Frame
 from springtide.laws.columns import located, taken_at
-from springtide.laws.initcwnd.decision import Action, Decision, Reason
+from springtide.laws.initcwnd.decision import Action, Decision
 from springtide.laws.initcwnd.law import DECIDED, PREVIOUS, only_guard
 from springtide.laws.initcwnd.pairs import DutyMemory
 from springtide.laws.rows import TABLE, Decisions
@@ -15,17 +16,21 @@ from springtide.laws.units import UNIT_KEY, keys
 from springtide.policy import MAX_HISTORY_S, Policy
 from springtide.store import Row, Store
 
-WINDOWS = Decisions("initcwnd", DECIDED, PREVIOUS, ("smoothed_cwnd", "initcwnd", "harmful_initcwnd"))
 # Columns in which 0 is none.
 _NONE = (
-    "initcwnd",
-    "previous_initcwnd",
-    "ceiling_initcwnd",
-    "clean_initcwnd",
-    "harmful_initcwnd",
-    "min_cwnd",
-    "max_cwnd",
+    *("initcwnd", "previous_initcwnd", "ceiling_initcwnd", "clean_initcwnd", "harmful_initcwnd"),
+    *("min_cwnd", "max_cwnd"),
 )
+
+
+class _Windows(Decisions):
+    def rows(self, decided: Frame) -> Iterator[Row]:
+        for row in super().rows(decided):
+            head = {"src_pop": row["src_pop"], "dst_pop": row.pop("destination")}
+            yield head | row | {"action": Action(row["action"])} | {name: row[name] or None for name in _NONE}
+
+
+WINDOWS = _Windows("initcwnd", DECIDED, PREVIOUS, ("smoothed_cwnd", "initcwnd", "harmful_initcwnd"))
 _DUTY = np.dtype([*UNIT_KEY, ("round", "<u4")])
 _COUNTED = np.dtype([*UNIT_KEY, ("measured_rounds", "<u4")])
 # Decisions of rounds with sufficient evidence.
@@ -85,32 +90,11 @@ def duty_memory(store: Store, since_unix_s: int, before_unix_s: int) -> DutyMemo
     return memory
 
 
-def read_round(store: Store, round_unix_s: int) -> list[Decision]:
-    """All decisions of a round, sorted by pair."""
-    return list(map(_decision, WINDOWS.rows(WINDOWS.read(store, round_unix_s - 1, round_unix_s))))
+def read_round(store: Store, round_unix_s: int, pair: tuple[str, str] | None = None) -> list[Decision]:
+    """All decisions of a round, sorted by pair, or those of one pair."""
+    return as_decisions(WINDOWS.read(store, round_unix_s - 1, round_unix_s, pair))
 
 
-def read_pair(store: Store, src_pop: str, dst_pop: str, until_unix_s: int, since_unix_s: int) -> list[Decision]:
-    """A pair's decisions with since < round <= until, newest first."""
-    found = WINDOWS.read(store, since_unix_s, until_unix_s, (src_pop, dst_pop))
-    return list(map(_decision, WINDOWS.rows(found)))
-
-
-def as_decisions(decided: Frame, round_unix_s: int, policy_version: str) -> list[Decision]:
-    """DECIDED rows one by one."""
-    common = {"round": round_unix_s, "policy_version": policy_version}
-    return [_decision({**row, **common}) for row in WINDOWS.rows(decided)]
-
-
-def _decision(row: Row) -> Decision:
-    values = {name: value for name, value in row.items() if name != "destination"}
-    values |= {name: row[name] or None for name in _NONE}
-    words = {"action": Action(row["action"]), "reason": Reason(row["reason"]), "dst_pop": row["destination"]}
-    return Decision(**{**values, **words})
-
-
-def as_dict(decision: Decision) -> dict[str, object]:
-    """For JSON: instants as text."""
-    shown = ("round", *WINDOWS.instants)
-    values = vars(decision)
-    return {**values, **{name: None if values[name] is None else instants.show(values[name]) for name in shown}}
+def as_decisions(decided: Frame, **common: object) -> list[Decision]:
+    """Rows of WINDOWS one by one, each with what is `common` to them."""
+    return [Decision(**row, **common) for row in WINDOWS.rows(decided)]

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from springtide import _core, instants
+from springtide import instants
 from springtide.fleet import Fleet
 from springtide.frame import Frame
 from springtide.laws import beside
 from springtide.laws.base import (
-    HISTORY_ROUNDS,
     BenefitLine,
-    Clock,
     Contribution,
     Explained,
     Law,
-    Newest,
-    Outcome,
+    Lines,
     State,
-    Step,
-    Values,
-    View,
-    newest_of,
-    pops_of,
 )
 from springtide.laws.columns import Bits
 from springtide.laws.destinations import Owned, prefixes
@@ -33,7 +24,7 @@ from springtide.laws.entry import Part
 from springtide.laws.holdout import held_out_edges
 from springtide.laws.recovery.law import DECIDED, OBSERVED, PREVIOUS, decide, named
 from springtide.laws.rows import Decisions
-from springtide.laws.units import keys
+from springtide.metrics import Gauges
 from springtide.policy import Policy
 from springtide.store import Row, Store
 from springtide.store.files import sql
@@ -41,7 +32,6 @@ from springtide.store.files import sql
 RECOVERED = Decisions(
     "recovery", DECIDED, PREVIOUS, ("handshake_timeout_ms", "hold_until", "copied_bytes", "copies_hold_until")
 )
-_RULES = dict(_core.reasons("recovery"))
 _KERNELS = "the kernel's second"
 # Fields of a bundle's entry that it gives, and columns; with the column of each one's reason.
 _VALUES = {"handshake_timeout_ms": "reason", "copied_bytes": "copies_reason"}
@@ -59,7 +49,17 @@ class Recovery(Law):
     connection in ten has neither, so that harm is seen. Decide rounds in their order: each remembers the one before.
     """
     units = "pairs and prefixes"
+    does = " have a timeout or copies"
+    idle = "off, or nothing was decided yet"
+    late = State.NOTE
+    values = tuple(_VALUES)
     acts = "(handshake_timeout_ms > 0 or copied_bytes > 0)"
+    expires = " or ".join(f"({value} > 0 and {why} != 'override')" for value, why in _VALUES.items())
+    counted = (*Law.counted, ("copies", "copies_reason"))
+    history = (
+        *("round", "ip_version", "action", "reason", "handshake_timeout_ms", "handshakes", "handshake_rtt_us"),
+        *("copies_reason", "copied_bytes", "flights", "flights_lossy"),
+    )
     explains = ("pop", "prefix")
     benefit_name = "copies: time"
     benefit_title = "What is sent twice"
@@ -77,9 +77,6 @@ class Recovery(Law):
             return Frame.empty(0, OBSERVED), Frame.empty(0, PREVIOUS)
         return _seen(store, policy, round_unix_s), RECOVERED.left(store, round_unix_s)
 
-    def pops(self, seen: Frame, before: Frame) -> set[str]:
-        return pops_of(seen["src_pop"].tolist(), before["src_pop"].tolist())
-
     def decide(self, now: int, policy: Policy, seen: Frame, before: Frame, frozen: Collection[str]) -> Frame:
         found = decide(now, policy, seen, before, frozen)
         return found if self.decides(policy, now) else found[:0]
@@ -96,58 +93,22 @@ class Recovery(Law):
             for row in RECOVERED.rows(chosen)
         }
 
-    def acting(self, decided: Frame) -> Values:
-        chosen = decided[_acts(decided)]
-        values = zip(*(chosen[name].tolist() for name in _VALUES), strict=True)
-        return dict(zip(keys(chosen).tolist(), values, strict=True))
-
-    def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View:
-        listed = list(RECOVERED.rows(outcome.decided))
-        counts = Counter((row["src_pop"], row["action"], row["reason"], row["copies_reason"]) for row in listed)
-        timed, copied = (sum(row[name] > 0 for row in listed) for name in _VALUES)
-        return View(
-            decisions=[{"round": outcome.round, **RECOVERED.as_dict(row)} for row in listed],
-            columns=["from", "action", "reason", "copies", self.units],
-            rows=[(*key, count) for key, count in sorted(counts.items())],
-            summary=f"{timed} have a timeout of their own, {copied} have copies",
-            gauges={},
-        )
+    def summed(self, rows: Sequence[Row]) -> tuple[str, Gauges]:
+        timed, copied = (sum(row[name] > 0 for row in rows) for name in _VALUES)
+        return f"{timed} have a timeout of their own, {copied} have copies", {}
 
     def explain(
         self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, round_unix_s: int
     ) -> Explained | None:
         if not self.decides(policy, round_unix_s):
             return None
-        since = round_unix_s - HISTORY_ROUNDS * policy.round.interval_s
-        rows = list(RECOVERED.rows(RECOVERED.read(store, since, round_unix_s, (src_pop, destination))))
-        found = [row for row in rows if row["round"] == round_unix_s]
+        recent = self.recent(store, policy, src_pop, destination, round_unix_s)
+        found = RECOVERED.rows(recent[recent["round"] == round_unix_s])
         few = f"fewer than {policy.recovery.min_connections} handshakes were seen"
         why = few if self.latest(store, round_unix_s) == round_unix_s else "this round was not decided"
         nothing = [("handshake", f"a lost SYN or SYN-ACK is sent again after {_KERNELS}, nothing is sent twice: {why}")]
-        history = [RECOVERED.as_dict(row) for row in rows]
-        handshakes = ("action", "reason", "handshake_timeout_ms", "handshakes", "handshake_rtt_us")
-        shown = ("round", "ip_version", *handshakes, "copies_reason", "copied_bytes", "flights", "flights_lossy")
-        return Explained(
-            lines=[(row["ip_version"], _lines(row, policy.bundle.ttl_s)) for row in found] or [(None, nothing)],
-            decisions=[RECOVERED.as_dict(row) for row in found],
-            history=history,
-            table=[{name: row[name] for name in shown} for row in history],
-        )
-
-    def decided_step(self, newest: Newest | None, clock: Clock) -> Step:
-        if newest is None:
-            return Step(self.name, State.NOTE, "off, or nothing was decided yet")
-        text = f"decided {clock.ago(newest.round)}: {newest.acting:,} of {newest.rows:,} {self.units}"
-        text += " have a timeout or copies"
-        text += f"; {newest.left_out:,} left out of bundles: their evidence is too old" if newest.left_out else ""
-        text += f"; {newest.held_incomplete:,} stand, input incomplete" if newest.held_incomplete else ""
-        late = clock.now - newest.round > clock.limit_s
-        return Step(self.name, State.NOTE if late else State.OK, text, "", newest.round)
-
-    def newest(self, store: Store, policy: Policy, until_unix_s: int) -> Newest | None:
-        given = " or ".join(f"({value} > 0 and {why} != 'override')" for value, why in _VALUES.items())
-        late = f"({given}) and coalesce(expires_at < round + {{ttl_s:UInt32}}, true)"
-        return newest_of(store, self.name, self.acts, until_unix_s, late, policy.bundle.ttl_s)
+        lines = [(row["ip_version"], _lines(row, policy.bundle.ttl_s)) for row in found]
+        return self.explained(recent, round_unix_s, lines, nothing)
 
     def benefit(
         self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
@@ -164,7 +125,8 @@ class Recovery(Law):
         # A round without this law keeps what the last one decided, for as long as a bundle may live.
         newest = RECOVERED.last_round(store, round_unix_s + 1, policy.bundle.ttl_s)
         decided = RECOVERED.read_round(store, newest)
-        chosen = decided[_acts(decided)]
+        acts: Bits = np.logical_or.reduce([decided[name] > 0 for name in _VALUES])
+        chosen = decided[acts]
         # An operator's word comes first, then the busiest: a full bundle leaves out the last.
         is_own = chosen["overridden"] | chosen["copies_overridden"]
         ordered = chosen[np.lexsort((-chosen["handshakes"].astype(np.int64), is_own == 0))]
@@ -199,22 +161,17 @@ def _seen(store: Store, policy: Policy, round_unix_s: int) -> Frame:
     return store.frame(sql("recovery/evidence"), OBSERVED, window)
 
 
-def _acts(decided: Frame) -> Bits:
-    found: Bits = np.logical_or.reduce([decided[name] > 0 for name in _VALUES])
-    return found
-
-
 def _is_old(row: Row, value: str, expires_unix_s: int) -> bool:
     """Tell whether nothing is given, or its evidence is too old to be promised for a bundle's lifetime."""
     is_promised = row[_VALUES[value]] == "override" or (row["expires_at"] or 0) >= expires_unix_s
     return not (row[value] and is_promised)
 
 
-def _lines(row: Row, ttl_s: int) -> list[tuple[str, str]]:
+def _lines(row: Row, ttl_s: int) -> Lines:
     after = row["handshake_timeout_ms"]
     lines = [
         ("handshake", f"a lost SYN or SYN-ACK is sent again after {f'{after} ms' if after else _KERNELS}"),
-        ("because", f"{row['reason']}: {_RULES[row['reason']]}"),
+        ("because", f"{row['reason']}: {RECOVERED.rules[row['reason']]}"),
     ]
     if row["handshakes"]:
         rtt_ms = row["handshake_rtt_us"] / 1000
@@ -229,10 +186,10 @@ def _lines(row: Row, ttl_s: int) -> list[tuple[str, str]]:
     return lines
 
 
-def _lines_of_copies(row: Row) -> list[tuple[str, str]]:
+def _lines_of_copies(row: Row) -> Lines:
     given, reason = row["copied_bytes"], row["copies_reason"]
     what = f"the SYN-ACK and the first {given:,} bytes are sent twice" if given else "nothing is sent twice"
-    lines = [("copies", what), ("copies because", f"{reason}: {_RULES[reason]}")]
+    lines = [("copies", what), ("copies because", f"{reason}: {RECOVERED.rules[reason]}")]
     if row["copies_hold_until"] and row["copies_hold_until"] > row["round"]:
         lines.append(("copies held", f"until {instants.show(row['copies_hold_until'])}"))
     if row["flights"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from springtide import instants
+from springtide.laws.base import Lines
 from springtide.laws.entry import Part
 from springtide.laws.standing import Held, Standing, named
 from springtide.laws.start.bundle import is_off
@@ -16,10 +17,8 @@ NO_EDGES: Mapping[str, Sequence[Part]] = {}
 _NOTHING = "the kernel's default (not paced, held out, or its part of the rate is slower)"
 
 
-def labelled(
-    row: Row, policy: Policy, now: Standing, edges: Mapping[str, Sequence[Part]] = NO_EDGES
-) -> list[tuple[str, str]]:
-    """A unit's lines, each with its label; `row` as rows.rows gives it, `edges`: what bundles would have of it."""
+def labelled(row: Row, policy: Policy, held: Lines, edges: Mapping[str, Sequence[Part]] = NO_EDGES) -> Lines:
+    """A unit's lines; `row` as STARTS.rows gives it, `held` by `became`, `edges`: what bundles would have of it."""
     return [
         ("decided", _verdict(row, policy)),
         ("on trial", _trial(row)),
@@ -29,7 +28,7 @@ def labelled(
             if is_off(policy, row["round"], row)
             else []
         ),
-        *became(policy, row["src_pop"], now),
+        *held,
         ("because", _because(row)),
         ("first flights", _flights(row)),
         ("rule", STARTS.rules[row["reason"]]),
@@ -37,14 +36,14 @@ def labelled(
     ]
 
 
-def became(policy: Policy, src_pop: str, now: Standing) -> list[tuple[str, str]]:
+def became(policy: Policy, src_pop: str, now: Standing) -> Lines:
     """Whether the newest round was pushed, and of which round the values are that the PoP's edges hold."""
 
     def describe(edge: str, held: Held) -> str:
         paces = policy.enforce_of(edge, src_pop, held.publication.round).by == "bpf"
         return str(held) if paces else "nothing of this law, as the edge does not pace"
 
-    return [("pushed", now.pushed), ("in force", now.value(describe, "the kernel's default"))]
+    return now.lines(describe, "the kernel's default")
 
 
 def by_edges(edges: Mapping[str, Sequence[Part]]) -> str:
@@ -61,16 +60,6 @@ def _part(entry: Part) -> str:
         text = f"{mbit(entry.start_rate)} at once" if entry.start_rate else "no cap"
     trial = entry.trial.start_rate if entry.trial is not None else None
     return text if trial is None else f"{text}, on trial {mbit(trial)}"
-
-
-def without_decision(round_text: str, was_decided: bool) -> list[tuple[str, str]]:
-    """When the unit has no row in the round."""
-    if not was_decided:
-        because, change = f"round {round_text} has not been decided", f"`springtide decide start --round {round_text}`"
-    else:
-        because = "no connection between the two was seen, and nothing is remembered"
-        change = "connections between the two, polled by a collector and ingested"
-    return [("decided", "no decision: the kernel's default"), ("because", because), ("would change", change)]
 
 
 def is_left_out(row: Row, expires_unix_s: int) -> bool:

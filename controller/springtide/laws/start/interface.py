@@ -2,48 +2,36 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide import instants
 from springtide.fleet import Fleet
-from springtide.frame import Coded, Frame
+from springtide.frame import Frame
 from springtide.laws import beside
 from springtide.laws.base import (
-    HISTORY_ROUNDS,
     BenefitLine,
-    Clock,
     Contribution,
     Explained,
     Law,
-    Newest,
-    Outcome,
     State,
     Step,
     Treated,
-    Values,
-    View,
-    newest_of,
-    once_a_round,
-    pops_of,
 )
-from springtide.laws.columns import Bits, begins, taken_at
+from springtide.laws.columns import Bits, taken_at
 from springtide.laws.standing import standing
 from springtide.laws.start import bundle, shares
 from springtide.laws.start.evidence import OBSERVED, SHOWN, edge_parts, observe
-from springtide.laws.start.explain import became, labelled, without_decision
+from springtide.laws.start.explain import became, labelled
 from springtide.laws.start.groups import PLACE, places, regions
 from springtide.laws.start.groups import named as group_names
 from springtide.laws.start.law import PREVIOUS, STARTS, UNSEEN, decide
-from springtide.laws.start.rows import history
-from springtide.laws.units import UNIT_KEY, keys, placed
-from springtide.metrics import Metric
+from springtide.laws.units import UNIT_KEY, placed
+from springtide.metrics import Gauges, Metric
 from springtide.policy import Policy
-from springtide.store import Store
+from springtide.store import Row, Store
 
 # Rounds in which a connection between two places that talk is expected.
 _SEEN_ROUNDS = 3
@@ -65,11 +53,19 @@ class Start(Law):
     their order: each remembers the one before.
     """
     units = "pairs and prefixes"
+    does = " start at a rate"
+    idle = "no edge enforces by bpf, or nothing was decided yet"
     acts = "window > 0 or trial_permille > 0"
+    expires = f"({acts}) and not overridden"
+    values = ("window", "connection_rate")
     changes = "window != previous_window or coalesce(connection_rate, 0) != coalesce(previous_connection_rate, 0)"
     damped = True
     metrics: Mapping[str, Metric] = MappingProxyType(
         {"springtide_start_units": Metric("Pairs and client prefixes with a start of their own.", ("state",))}
+    )
+    history = (
+        *("round", "ip_version", "action", "reason", "window", "connection_rate", "path_rate", "trial_window"),
+        *(("trial_rate", "trial_connection_rate"), "flights_0", "lossy_0", "flights_1", "lossy_1", "policy_version"),
     )
     seen_name = "seen starts"
     explains = ("pop", "prefix")
@@ -88,73 +84,37 @@ class Start(Law):
     def decides(self, policy: Policy, round_unix_s: int) -> bool:
         return policy.paces(round_unix_s)
 
-    def pops(self, seen: Frame, before: Frame) -> set[str]:
-        return pops_of(*(_runs(table.columns["src_pop"]).tolist() for table in (seen, before)))
-
     def decide(self, now: int, policy: Policy, seen: Frame, before: Frame, frozen: Collection[str]) -> Frame:
         if not policy.paces(now):
             return decide(now, policy, seen[:0], before[:0], seen[:0], frozen)[:0]
         return decide(now, policy, seen, before, seen, frozen)
 
-    def acting(self, decided: Frame) -> Values:
-        chosen = decided[decided["window"] > 0]
-        rates, windows = np.nan_to_num(chosen["connection_rate"]).tolist(), chosen["window"].tolist()
-        return dict(zip(keys(chosen).tolist(), zip(rates, windows, strict=True), strict=True))
-
-    def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View:
-        listed = list(STARTS.rows(outcome.decided))
-        counts = Counter((row["src_pop"], row["action"], row["reason"]) for row in listed)
+    def summed(self, rows: Sequence[Row]) -> tuple[str, Gauges]:
         states = {
-            "set": sum(row["window"] > 0 for row in listed),
-            "trial": sum(bool(row["trial_window"]) for row in listed),
+            "set": sum(row["window"] > 0 for row in rows),
+            "trial": sum(bool(row["trial_window"]) for row in rows),
         }
-        return View(
-            decisions=[{"round": outcome.round, **STARTS.as_dict(row)} for row in listed],
-            columns=["from", "action", "reason", "pairs and prefixes"],
-            rows=[(*key, count) for key, count in sorted(counts.items())],
-            summary=f"{states['set']} start at a rate of their own, {states['trial']} have values on trial",
-            gauges={"springtide_start_units": {(("state", name),): count for name, count in states.items()}},
-        )
+        gauges: Gauges = {"springtide_start_units": {(("state", name),): count for name, count in states.items()}}
+        return f"{states['set']} start at a rate of their own, {states['trial']} have values on trial", gauges
 
     def explain(
         self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, round_unix_s: int
     ) -> Explained | None:
         if not policy.paces(round_unix_s):
             return None
-        since = round_unix_s - HISTORY_ROUNDS * policy.round.interval_s
-        decided = STARTS.read(store, round_unix_s - 1, round_unix_s, (src_pop, destination))
-        found = list(STARTS.rows(decided))
-        now = standing(store, list(fleet.pops[src_pop].edges), policy, instants.now())
-        lately = round_unix_s - _PARTS_ROUNDS * policy.round.interval_s
-        parts = bundle.parts(edge_parts(store, round_unix_s, lately, decided))
-        ends = round_unix_s + policy.bundle.ttl_s
-        edges = [bundle.entries(fleet, policy, round_unix_s, [row], parts, ends)[0] for row in found]
-        own = [{edge: of_all[edge] for edge in fleet.pops[src_pop].edges} for of_all in edges]
-        nothing = without_decision(instants.show(round_unix_s), self.latest(store, round_unix_s) == round_unix_s)
-        nothing[1:1] = became(policy, src_pop, now)
-        return Explained(
-            lines=[
-                (row["ip_version"], labelled(row, policy, now, of_pop)) for row, of_pop in zip(found, own, strict=True)
-            ]
-            or [(None, nothing)],
-            decisions=[STARTS.as_dict(row) for row in found],
-            history=history(store, src_pop, destination, since, round_unix_s),
-        )
-
-    def newest(self, store: Store, policy: Policy, until_unix_s: int) -> Newest | None:
-        if not policy.paces(until_unix_s):
-            return None
-        late = "not overridden and coalesce(expires_at < round + {ttl_s:UInt32}, true)"
-        return newest_of(store, self.name, self.acts, until_unix_s, f"({self.acts}) and {late}", policy.bundle.ttl_s)
-
-    def decided_step(self, newest: Newest | None, clock: Clock) -> Step:
-        fix = f"run `springtide decide {self.name}` each round"
-        if newest is None:
-            return Step(self.name, State.NOTE, "no edge enforces by bpf, or nothing was decided yet")
-        text = f"decided {clock.ago(newest.round)}: {newest.acting:,} of {newest.rows:,} {self.units} start at a rate"
-        text += f"; {newest.left_out:,} left out of bundles: their evidence is too old" if newest.left_out else ""
-        text += f"; {newest.held_incomplete:,} stand, input incomplete" if newest.held_incomplete else ""
-        return once_a_round(clock, self.name, newest.round, text, fix)
+        recent = self.recent(store, policy, src_pop, destination, round_unix_s)
+        decided = recent[recent["round"] == round_unix_s]
+        held = became(policy, src_pop, standing(store, fleet, policy, src_pop))
+        parts, ends = _parts(store, policy, round_unix_s, decided), round_unix_s + policy.bundle.ttl_s
+        lines = []
+        for row in STARTS.rows(decided):
+            entries, _ = bundle.entries(fleet, policy, round_unix_s, [row], parts, ends)
+            edges = {edge: entries[edge] for edge in fleet.pops[src_pop].edges}
+            lines.append((row["ip_version"], labelled(row, policy, held, edges)))
+        because = "no connection between the two was seen, and nothing is remembered"
+        change = "connections between the two, polled by a collector and ingested"
+        decided_line, *others = self.undecided(store, round_unix_s, "the kernel's default", because, change)
+        return self.explained(recent, round_unix_s, lines, [decided_line, *held, *others])
 
     def contribute(
         self, store: Store, fleet: Fleet, policy: Policy, round_unix_s: int, expires_unix_s: int
@@ -165,8 +125,7 @@ class Start(Law):
         newest = STARTS.last_round(store, round_unix_s + 1)
         old = newest <= round_unix_s - policy.bundle.ttl_s
         decided = STARTS.read_round(store, 0 if old else newest)
-        since = round_unix_s - _PARTS_ROUNDS * policy.round.interval_s
-        parts = bundle.parts(edge_parts(store, round_unix_s, since, decided))
+        parts = _parts(store, policy, round_unix_s, decided)
         listed = STARTS.rows(bundle.by_gain(decided))
         entries, left_out = bundle.entries(fleet, policy, round_unix_s, listed, parts, expires_unix_s)
         return Contribution(entries, "bpf", left_out)
@@ -219,6 +178,11 @@ class Start(Law):
 START = Start()
 
 
+def _parts(store: Store, policy: Policy, round_unix_s: int, decided: Frame) -> bundle.Parts:
+    since = round_unix_s - _PARTS_ROUNDS * policy.round.interval_s
+    return bundle.parts(edge_parts(store, round_unix_s, since, decided))
+
+
 def _seen(store: Store, policy: Policy, round_unix_s: int) -> tuple[Frame, Frame]:
     """OBSERVED rows, with their groups, of all units that the round shows or the last decisions remember, and these as
     PREVIOUS rows: what is not listed could borrow from its group."""
@@ -247,8 +211,3 @@ def _flags(flags: Bits, at: NDArray[np.intp]) -> Bits:
     found = np.zeros(len(at), bool)
     found[at >= 0] = flags[at[at >= 0]]
     return found
-
-
-def _runs(names: NDArray[np.bytes_] | Coded) -> NDArray[np.bytes_] | Coded:
-    """The first of each run of equal names: tables are sorted by them."""
-    return names[begins(names)]
