@@ -82,9 +82,9 @@ def explain(
     with store.open() as opened:
         bring_audit(opened, publish_dir, warn)
         for law in LAWS:
-            if kind not in law.explains:
-                continue
             moment = requested or law.latest(opened, newest) or newest
+            if kind not in law.explains or not law.decides(policy, moment):
+                continue
             explained = law.explain(opened, fleet, policy, src_pop, destination, moment)
             if explained is not None:
                 found[law.name] = instants.show(moment), explained

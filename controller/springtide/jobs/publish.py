@@ -43,7 +43,9 @@ def render(store: Store, fleet: Fleet, policy: Policy, requested: int | None, no
         what = "no round has decisions" if moment is None else f"round {instants.show(moment)} has no decisions"
         raise InputError([Problem("--round", "round", what, f"run `springtide decide {LEADING.name}` first")])
     expires = moment + policy.bundle.ttl_s
-    contributions = [law.contribute(store, fleet, policy, moment, expires) for law in LAWS]
+    contributions = [
+        law.contribute(store, fleet, policy, moment, expires) for law in LAWS if law.decides(policy, moment)
+    ]
     rendered = render_bundles(fleet, policy, moment, now_unix_s, contributions)
     found = wrong(rendered.documents, Context(fleet, policy, now_unix_s))
     if found:

@@ -357,8 +357,8 @@ class Law(Protocol):
     def explain(
         self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, round_unix_s: int
     ) -> Explained | None:
-        """Explain a destination of one of the kinds that it `explains`, for one round; None where no edge of the PoP
-        does what the law says."""
+        """Explain a destination of one of the kinds that it `explains`, for a round in which it decides; None where no
+        edge of the PoP does what the law says."""
         return None
 
     def recent(self, store: Store, policy: Policy, src_pop: str, destination: str, round_unix_s: int) -> Frame:
@@ -425,7 +425,7 @@ class Law(Protocol):
     def contribute(
         self, store: Store, fleet: Fleet, policy: Policy, round_unix_s: int, expires_unix_s: int
     ) -> Contribution:
-        """What bundles of this round carry of its decisions; they are withdrawn at `expires`."""
+        """What bundles of a round in which it decides carry of its decisions; they are withdrawn at `expires`."""
         return Contribution()
 
     def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
@@ -438,10 +438,10 @@ class Law(Protocol):
 
     def benefit(
         self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
-    ) -> tuple[list[BenefitLine], list[BenefitLine]]:
+    ) -> list[BenefitLine]:
         """Treated against held-out over the rounds since < round <= until: over what was decided, and over what sockets
         show."""
-        return [], []
+        return []
 
     def figures(self, store: Store, policy: Policy, span: Mapping[str, int]) -> list[Figure]:
         """What the report draws over these rounds."""

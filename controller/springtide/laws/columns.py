@@ -20,20 +20,6 @@ Rows = Any
 Columns = Mapping[str, NDArray[Any]]
 
 
-def align(table: Table, own: Keys, wanted: Keys) -> tuple[Table, Bits]:
-    """The table's row for each of the sorted keys `wanted` (zeros where it has none), and which it has.
-
-    `own` are the keys of the table's rows; of rows with one key the first counts. Not to be written into: where the
-    keys are the same it is the table itself.
-    """
-    rows, found = _rows(own, wanted)
-    if rows is None:
-        return table, found
-    aligned = np.zeros(len(wanted), table.dtype)
-    aligned[found] = table[rows]
-    return aligned, found
-
-
 def begins(column: NDArray[Any] | Coded) -> Bits:
     """Which rows differ from the one before them; the first does."""
     if isinstance(column, Coded):
@@ -62,11 +48,14 @@ def coded(column: NDArray[np.bytes_] | Coded) -> Coded:
 
 def located(own: Keys, wanted: Keys) -> NDArray[np.intp]:
     """The row that has each of the sorted keys `wanted`: the first of the rows with the keys `own`, -1 is none."""
-    rows, found = _rows(own, wanted)
-    if rows is None:
+    if own is wanted or np.array_equal(own, wanted):
         return np.arange(len(wanted))
+    first = None
+    if not _ascend(own):
+        own, first = np.unique(own, return_index=True)
+    at, found = _found(own, wanted)
     places = np.full(len(wanted), -1)
-    places[found] = rows
+    places[found] = at[found] if first is None else first[at[found]]
     return places
 
 
@@ -106,18 +95,6 @@ def union(*keys: Keys) -> Keys:
         return longest
     # The stable sort merges what is sorted.
     return np.sort(np.concatenate([longest, np.unique(more)]), kind="stable")
-
-
-def _rows(own: Keys, wanted: Keys) -> tuple[NDArray[np.intp] | None, Bits]:
-    """The first row with each key that is there, None where all are in their places, and which keys are there."""
-    if own is wanted or np.array_equal(own, wanted):
-        return None, np.ones(len(wanted), bool)
-    first = None
-    if not _ascend(own):
-        own, first = np.unique(own, return_index=True)
-    at, found = _found(own, wanted)
-    rows = at[found]
-    return rows if first is None else first[rows], found
 
 
 def _found(unique: Keys, wanted: Keys) -> tuple[NDArray[np.intp], Bits]:

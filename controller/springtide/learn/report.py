@@ -50,8 +50,8 @@ def make(store: Store, fleet: Fleet, policy: Policy, since_unix_s: int, until_un
     treatment itself, but whatever kept some units from it may be what makes them slow or fast.
     """
     span = {"since": max(0, since_unix_s), "until": until_unix_s}
-    found = [law.benefit(store, fleet, policy, span, quantile) for law in LAWS]
-    lines = [line for side in zip(*found, strict=True) for own in side for line in own]
+    lines = [line for law in LAWS for line in law.benefit(store, fleet, policy, span, quantile)]
+    lines.sort(key=lambda line: line.units == "seen")
     figures = [figure for law in LAWS for figure in law.figures(store, policy, span)]
     by_tenant, by_system = slices.tenants(store, span), slices.systems(store, span)
     return Report(since_unix_s, until_unix_s, lines, figures, by_tenant, by_system, remedy(fleet, policy, until_unix_s))

@@ -8,16 +8,7 @@ from types import MappingProxyType
 
 from springtide.fleet import Fleet, Prefix
 from springtide.frame import Frame
-from springtide.laws.base import (
-    BenefitLine,
-    Contribution,
-    Explained,
-    Figure,
-    Law,
-    State,
-    Step,
-    Treated,
-)
+from springtide.laws import base
 from springtide.laws.columns import Table
 from springtide.laws.congestion import benefit, bundle, rows
 from springtide.laws.congestion.explain import explain
@@ -29,7 +20,7 @@ from springtide.policy import Policy
 from springtide.store import Row, Store
 
 
-class Congestion(Law):
+class Congestion(base.Law):
     name = "congestion"
     decisions = PREFIXES
     title = "Which client prefixes use BBR"
@@ -42,7 +33,7 @@ class Congestion(Law):
     units = "prefixes"
     does = " decided for BBR"
     idle = "no prefix chosen yet"
-    late = State.NOTE
+    late = base.State.NOTE
     acts = "algorithm = 'bbr'"
     values = ("algorithm",)
     counted = (("PoP", "pop"), "action", "reason")
@@ -88,7 +79,7 @@ class Congestion(Law):
 
     def explain(
         self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, round_unix_s: int
-    ) -> Explained:
+    ) -> base.Explained:
         recent = self.recent(store, policy, src_pop, destination, round_unix_s)
         found = recent[recent["round"] == round_unix_s]
         if not len(found):
@@ -104,13 +95,13 @@ class Congestion(Law):
 
     def contribute(
         self, store: Store, fleet: Fleet, policy: Policy, round_unix_s: int, expires_unix_s: int
-    ) -> Contribution:
+    ) -> base.Contribution:
         if not policy.bundle.congestion:
-            return Contribution()
+            return base.Contribution()
         # A round without this law keeps what the last one decided, for as long as a bundle may live.
         return contribution(fleet, policy, rows.on_bbr(store, round_unix_s, policy.bundle.ttl_s))
 
-    def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
+    def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> base.Treated:
         """Client prefixes in the newest round that decided any."""
         [counts] = store.query(
             """
@@ -124,23 +115,23 @@ class Congestion(Law):
             """,
             {"newest": PREFIXES.last_round(store, newest_round_unix_s + 1)},
         )
-        return Treated(**counts)
+        return base.Treated(**counts)
 
-    def treated_step(self, found: Treated) -> Step:
+    def treated_step(self, found: base.Treated) -> base.Step:
         """Only a note: bundles bring the choice to the edges, of which those by routes keep most of it unapplied."""
         what = self.seen_name
         more = f"; {found.controls:,} of those held out use it" if found.controls else ""
         if not found.decided:
-            return Step(what, State.NOTE, f"no prefix that had time to use it was decided for BBR{more}")
+            return base.Step(what, base.State.NOTE, f"no prefix that had time to use it was decided for BBR{more}")
         text = f"{found.same:,} of {found.decided:,} prefixes decided for BBR use it for most of their bytes"
         text += f"; {found.unknown:,} show nothing" if found.unknown else ""
         if found.differs:
             text += f"; {found.differs:,} do not: edges by routes only keep the choice, by bpf they apply it"
-        return Step(what, State.NOTE if found.differs or not found.same else State.OK, text + more)
+        return base.Step(what, base.State.NOTE if found.differs or not found.same else base.State.OK, text + more)
 
     def benefit(
         self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
-    ) -> tuple[list[BenefitLine], list[BenefitLine]]:
+    ) -> list[base.BenefitLine]:
         stay = policy.congestion.benefit_rounds * policy.round.interval_s
         grown = store.query(benefit.GROWTH, {**span, "stay": stay})
         sizes = store.query(benefit.GOODPUT_BY_SIZE, span)
@@ -152,18 +143,18 @@ class Congestion(Law):
 
         decided = [*benefit.growth_lines(grown, quantile), *benefit.size_lines(sizes, quantile)]
         as_seen = [*benefit.growth_lines(seen(grown), quantile), *benefit.size_lines(seen(sizes), quantile)]
-        return decided, [replace(line, units="seen") for line in as_seen]
+        return [*decided, *(replace(line, units="seen") for line in as_seen)]
 
-    def figures(self, store: Store, policy: Policy, span: Mapping[str, int]) -> list[Figure]:
+    def figures(self, store: Store, policy: Policy, span: Mapping[str, int]) -> list[base.Figure]:
         return benefit.figures(store, policy.congestion.min_object_bytes, span)
 
 
 CONGESTION = Congestion()
 
 
-def contribution(fleet: Fleet, policy: Policy, on_bbr: Mapping[str, Iterable[Prefix]] | None) -> Contribution:
+def contribution(fleet: Fleet, policy: Policy, on_bbr: Mapping[str, Iterable[Prefix]] | None) -> base.Contribution:
     """Entries of each PoP's client prefixes that use BBR; `on_bbr` is None where that is not decided. Pure."""
     if on_bbr is None:
-        return Contribution()
+        return base.Contribution()
     always = policy.enforce.congestion_always
-    return Contribution(bundle.entries(fleet, policy.congestion.min_object_bytes, on_bbr, always=always))
+    return base.Contribution(bundle.entries(fleet, policy.congestion.min_object_bytes, on_bbr, always=always))

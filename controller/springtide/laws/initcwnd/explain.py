@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from springtide import _core, instants
 from springtide._core import KERNEL_DEFAULT
 from springtide.laws.base import Lines
+from springtide.laws.initcwnd import edges
 from springtide.laws.initcwnd.decision import Action, Decision, is_left_out
-from springtide.laws.initcwnd.edges import EdgeDecision
-from springtide.laws.initcwnd.rows import WINDOWS
+from springtide.laws.initcwnd.rows import WINDOWS, read_round
 from springtide.laws.standing import Held, Standing
 from springtide.laws.switchback import next_on
 from springtide.policy import CLIENT_PREFIX_LENGTH as VERSIONS
 from springtide.policy import Policy
+from springtide.store import Store
 
 DEFAULT = f"the kernel's default of {KERNEL_DEFAULT} segments"
 
@@ -49,26 +50,30 @@ def labelled(decision: Decision, policy: Policy, became: Sequence[tuple[str, str
     ]
 
 
-def became(standing: Standing, held: Mapping[int, str], ip_version: int | None = None) -> Lines:
-    """Lines that say whether the newest publication went out, and what new connections start with now. `held` is
-    in_force's; `ip_version` None: of both."""
-    texts = {text: each for each, text in held.items() if ip_version in (None, each)}
+# What new connections of an IP version start with on an edge, by the publication that it holds.
+Describe = Callable[[int, str, Held], str]
+
+
+def became(standing: Standing, describe: Describe, versions: Sequence[int] = tuple(VERSIONS)) -> Lines:
+    """Lines that say whether the newest publication went out, and what new connections start with now."""
+    texts = {standing.value(partial(describe, each), DEFAULT): each for each in versions}
     shown = [text if len(texts) == 1 else f"IPv{each}: {text}" for text, each in texts.items()]
     return [("pushed", standing.pushed), ("in force", "; ".join(shown))]
 
 
-def in_force(
-    standing: Standing,
-    policy: Policy,
-    src_pop: str,
-    values: Mapping[tuple[int, int], Decision],
-    of_edges: Mapping[tuple[int, str, int], EdgeDecision],
-) -> dict[int, str]:
-    """Text by IP version: the start of new connections of the source's edges now. `values` are the pair's decisions by
-    round and IP version, `of_edges` its overrides by round, edge and IP version, both of the rounds of the publications
-    that the edges hold. Pure."""
+def describing(store: Store, now: Standing, policy: Policy, src_pop: str, dst_pop: str) -> Describe:
+    """What the source's edges start with, by the decisions and overrides of the rounds that they hold. Raises
+    StoreError."""
+    rounds = sorted({held.publication.round for held in now.last.values()})
+    values = {(d.round, d.ip_version): d for each in rounds for d in read_round(store, each, (src_pop, dst_pop))}
+    of_edges = {
+        (each, one.edge, one.ip_version): one
+        for each in rounds
+        for one in edges.read_round(store, each)
+        if one.dst_pop == dst_pop
+    }
 
-    def describe(edge: str, held: Held, ip_version: int) -> str:
+    def describe(ip_version: int, edge: str, held: Held) -> str:
         publication = held.publication
         until = f"until {instants.show(held.until)}"
         if policy.enforce_of(edge, src_pop, publication.round).by == "bpf":
@@ -83,7 +88,7 @@ def in_force(
             return DEFAULT
         return f"{one.initcwnd} segments {until}"
 
-    return {version: standing.value(partial(describe, ip_version=version), DEFAULT) for version in sorted(VERSIONS)}
+    return describe
 
 
 def _because(d: Decision, policy: Policy) -> str:

@@ -10,26 +10,15 @@ from types import MappingProxyType
 from springtide import instants
 from springtide.fleet import Fleet
 from springtide.frame import Frame
-from springtide.laws.base import (
-    BenefitLine,
-    Contribution,
-    Explained,
-    Law,
-    Outcome,
-    State,
-    Step,
-    Treated,
-    View,
-    pops_of,
-)
+from springtide.laws import base
 from springtide.laws.columns import Table
 from springtide.laws.holdout import held_out_edges
 from springtide.laws.initcwnd import benefit, bundle, disabled, edges, rows, switched, treated
 from springtide.laws.initcwnd.decision import Decision
-from springtide.laws.initcwnd.explain import DEFAULT, became, in_force, labelled, left_out
+from springtide.laws.initcwnd.explain import DEFAULT, became, describing, labelled, left_out
 from springtide.laws.initcwnd.law import PREVIOUS, decide
 from springtide.laws.initcwnd.rows import WINDOWS
-from springtide.laws.standing import Standing, standing
+from springtide.laws.standing import standing
 from springtide.laws.units import keys
 from springtide.metrics import Metric
 from springtide.observe.pairs import pair_observations
@@ -37,7 +26,7 @@ from springtide.policy import Policy
 from springtide.store import Store
 
 
-class Initcwnd(Law):
+class Initcwnd(base.Law):
     name = "initcwnd"
     decisions = WINDOWS
     title = "The initial congestion window of every pair of PoPs"
@@ -73,7 +62,7 @@ class Initcwnd(Law):
         return pair_observations(store, round_unix_s), rows.previous(store, round_unix_s, policy)
 
     def pops(self, seen: Table, before: Frame) -> set[str]:
-        return pops_of(before)
+        return base.pops_of(before)
 
     def decide(self, now: int, policy: Policy, seen: Table, before: Frame, frozen: Collection[str]) -> Frame:
         return decide(now, policy, seen, before, frozen)
@@ -83,11 +72,11 @@ class Initcwnd(Law):
         edges.write_round(store, round_unix_s, edges.edge_decisions(policy, round_unix_s), policy.version)
         return written
 
-    def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View:
+    def view(self, outcome: base.Outcome, fleet: Fleet, policy: Policy) -> base.View:
         decided = rows.as_decisions(outcome.decided, round=outcome.round, policy_version=policy.version)
         of_edges = edges.edge_decisions(policy, outcome.round)
         silent = max(0, len(fleet.pops) * (len(fleet.pops) - 1) - len({d.pair[:2] for d in decided}))
-        return View(
+        return base.View(
             decisions=[WINDOWS.as_dict(vars(d)) for d in decided],
             columns=["from", "to", "ip", "action", "initcwnd", "reason", "observed", "earned", "seen", "retransmitted"],
             rows=[
@@ -134,7 +123,7 @@ class Initcwnd(Law):
 
     def explain(
         self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, round_unix_s: int
-    ) -> Explained | None:
+    ) -> base.Explained | None:
         if {policy.enforce_of(edge, src_pop, round_unix_s).by for edge in fleet.pops[src_pop].edges} == {"bpf"}:
             # None of them has a route.
             return None
@@ -145,7 +134,7 @@ class Initcwnd(Law):
             one for one in edges.read_round(store, round_unix_s) if (one.src_pop, one.dst_pop) == (src_pop, destination)
         ]
         now = standing(store, fleet, policy, src_pop)
-        held = _in_force(store, now, policy, src_pop, destination)
+        describe = describing(store, now, policy, src_pop, destination)
         because = f"no sample of a live connection from {src_pop} to {destination} lies in the round"
         change = f"connections from edges of {src_pop} to addresses of {destination}, polled by a collector"
         nothing = self.undecided(
@@ -154,8 +143,8 @@ class Initcwnd(Law):
         explained = self.explained(
             recent,
             round_unix_s,
-            [(d.ip_version, labelled(d, policy, became(now, held, d.ip_version))) for d in found],
-            [nothing[0], *became(now, held), *nothing[1:]],
+            [(d.ip_version, labelled(d, policy, became(now, describe, [d.ip_version]))) for d in found],
+            [nothing[0], *became(now, describe), *nothing[1:]],
         )
         return replace(
             explained,
@@ -171,37 +160,39 @@ class Initcwnd(Law):
 
     def contribute(
         self, store: Store, fleet: Fleet, policy: Policy, round_unix_s: int, expires_unix_s: int
-    ) -> Contribution:
+    ) -> base.Contribution:
         decided, of_edges = rows.read_round(store, round_unix_s), edges.read_round(store, round_unix_s)
         return contribution(fleet, policy, decided, expires_unix_s, of_edges)
 
-    def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
+    def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> base.Treated:
         return treated.treated(store, newest_round_unix_s, interval_s)
 
-    def treated_step(self, found: Treated) -> Step:
+    def treated_step(self, found: base.Treated) -> base.Step:
         """Whether new connections begin with what was decided for their edge."""
         what = self.seen_name
         more = f"; {found.controls:,} begin with one that was not decided" if found.controls else ""
         if not found.decided:
-            return Step(what, State.NOTE, f"no connection between PoPs should begin with a window of its own{more}")
+            text = f"no connection between PoPs should begin with a window of its own{more}"
+            return base.Step(what, base.State.NOTE, text)
         units = f"{found.decided:,} pairs of an edge and a PoP"
         if not found.same + found.differs:
-            return Step(what, State.NOTE, f"no evidence: of {units} none shows what its connections began with{more}")
+            text = f"no evidence: of {units} none shows what its connections began with{more}"
+            return base.Step(what, base.State.NOTE, text)
         text = f"{found.same:,} of {units} begin with what was decided"
         text += f"; {found.unknown:,} show nothing" if found.unknown else ""
         if not found.differs:
-            return Step(what, State.OK, text + more)
+            return base.Step(what, base.State.OK, text + more)
         left = found.differs - len(found.examples)
         text += f"; {found.differs:,} differ: {', '.join(found.examples)}" + (f" and {left:,} more" if left else "")
         fix = "see that these edges applied it: drift.yml, and `springtide-edge status` there"
-        return Step(what, State.BROKEN, text + more, fix)
+        return base.Step(what, base.State.BROKEN, text + more, fix)
 
     def benefit(
         self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
-    ) -> tuple[list[BenefitLine], list[BenefitLine]]:
+    ) -> list[base.BenefitLine]:
         held_out = held_out_edges(fleet, policy.holdout)
         if policy.experiment.kind == "switchback":
-            return switched.lines(switched.read(store, policy, span, held_out), policy), []
+            return switched.lines(switched.read(store, policy, span, held_out), policy)
         decided, seen = (
             benefit.edge_lines(store.query(benefit.BUSY, {**span, "seen": only_seen}), held_out, quantile)
             for only_seen in (0, 1)
@@ -209,23 +200,10 @@ class Initcwnd(Law):
         # With the other kinds it is not all that is on before and after a test.
         if policy.experiment.kind == "holdout" and policy.experiment.disable_every_days:
             decided += disabled.lines(disabled.read(store, policy, span, held_out))
-        return decided, [replace(line, units="seen") for line in seen]
+        return [*decided, *(replace(line, units="seen") for line in seen)]
 
 
 INITCWND = Initcwnd()
-
-
-def _in_force(store: Store, now: Standing, policy: Policy, src_pop: str, dst_pop: str) -> dict[int, str]:
-    """Text by IP version, from the rounds of the publications that the source's edges hold."""
-    rounds = sorted({held.publication.round for held in now.last.values()})
-    values = {(d.round, d.ip_version): d for each in rounds for d in rows.read_round(store, each, (src_pop, dst_pop))}
-    of_edges = {
-        (each, one.edge, one.ip_version): one
-        for each in rounds
-        for one in edges.read_round(store, each)
-        if one.dst_pop == dst_pop
-    }
-    return in_force(now, policy, src_pop, values, of_edges)
 
 
 def contribution(
@@ -234,11 +212,11 @@ def contribution(
     decided: Iterable[Decision],
     expires_unix_s: int,
     of_edges: Iterable[edges.EdgeDecision] = (),
-) -> Contribution:
+) -> base.Contribution:
     """Pure."""
     found, left_out = bundle.entries(fleet, policy.holdout, decided, expires_unix_s, of_edges)
     # A window that nothing paces is a burst: edges that pace start as the law of starts says.
-    return Contribution(found, "routes", [f"{d.src_pop} to {d.dst_pop} (IPv{d.ip_version})" for d in left_out])
+    return base.Contribution(found, "routes", [f"{d.src_pop} to {d.dst_pop} (IPv{d.ip_version})" for d in left_out])
 
 
 def _off(decided: Sequence[Decision]) -> list[str]:

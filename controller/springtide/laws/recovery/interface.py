@@ -9,15 +9,7 @@ import numpy as np
 from springtide import instants
 from springtide.fleet import Fleet
 from springtide.frame import Frame
-from springtide.laws import beside
-from springtide.laws.base import (
-    BenefitLine,
-    Contribution,
-    Explained,
-    Law,
-    Lines,
-    State,
-)
+from springtide.laws import base, beside
 from springtide.laws.columns import Bits
 from springtide.laws.destinations import Owned, prefixes
 from springtide.laws.entry import Part
@@ -37,7 +29,7 @@ _KERNELS = "the kernel's second"
 _VALUES = {"handshake_timeout_ms": "reason", "copied_bytes": "copies_reason"}
 
 
-class Recovery(Law):
+class Recovery(base.Law):
     name = "recovery"
     decisions = RECOVERED
     title = "How soon a lost SYN or SYN-ACK is sent again, and where the beginning of connections is sent twice"
@@ -51,11 +43,11 @@ class Recovery(Law):
     units = "pairs and prefixes"
     does = " have a timeout or copies"
     idle = "off, or nothing was decided yet"
-    late = State.NOTE
+    late = base.State.NOTE
     values = tuple(_VALUES)
     acts = "(handshake_timeout_ms > 0 or copied_bytes > 0)"
     expires = " or ".join(f"({value} > 0 and {why} != 'override')" for value, why in _VALUES.items())
-    counted = (*Law.counted, ("copies", "copies_reason"))
+    counted = (*base.Law.counted, ("copies", "copies_reason"))
     history = (
         *("round", "ip_version", "action", "reason", "handshake_timeout_ms", "handshakes", "handshake_rtt_us"),
         *("copies_reason", "copied_bytes", "flights", "flights_lossy"),
@@ -99,9 +91,7 @@ class Recovery(Law):
 
     def explain(
         self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, round_unix_s: int
-    ) -> Explained | None:
-        if not self.decides(policy, round_unix_s):
-            return None
+    ) -> base.Explained:
         recent = self.recent(store, policy, src_pop, destination, round_unix_s)
         found = RECOVERED.rows(recent[recent["round"] == round_unix_s])
         few = f"fewer than {policy.recovery.min_connections} handshakes were seen"
@@ -112,16 +102,14 @@ class Recovery(Law):
 
     def benefit(
         self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
-    ) -> tuple[list[BenefitLine], list[BenefitLine]]:
+    ) -> list[base.BenefitLine]:
         # One connection in ten has no copies.
         rows = beside.read(store, span, time="acked_10k_us", treated="copied_bytes > 0", counted="true")
-        return beside.lines(self.name, "time of 10 kB", rows), []
+        return beside.lines(self.name, "time of 10 kB", rows)
 
     def contribute(
         self, store: Store, fleet: Fleet, policy: Policy, round_unix_s: int, expires_unix_s: int
-    ) -> Contribution:
-        if not self.decides(policy, round_unix_s):
-            return Contribution()
+    ) -> base.Contribution:
         # A round without this law keeps what the last one decided, for as long as a bundle may live.
         newest = RECOVERED.last_round(store, round_unix_s + 1, policy.bundle.ttl_s)
         decided = RECOVERED.read_round(store, newest)
@@ -148,7 +136,7 @@ class Recovery(Law):
             for edge in fleet.pops[name].edges:
                 if policy.enforce_of(edge, name, round_unix_s).by == "bpf" and edge not in held_out:
                     entries[edge] += own
-        return Contribution(entries, "bpf", left_out)
+        return base.Contribution(entries, "bpf", left_out)
 
 
 def _seen(store: Store, policy: Policy, round_unix_s: int) -> Frame:
@@ -167,7 +155,7 @@ def _is_old(row: Row, value: str, expires_unix_s: int) -> bool:
     return not (row[value] and is_promised)
 
 
-def _lines(row: Row, ttl_s: int) -> Lines:
+def _lines(row: Row, ttl_s: int) -> base.Lines:
     after = row["handshake_timeout_ms"]
     lines = [
         ("handshake", f"a lost SYN or SYN-ACK is sent again after {f'{after} ms' if after else _KERNELS}"),
@@ -186,7 +174,7 @@ def _lines(row: Row, ttl_s: int) -> Lines:
     return lines
 
 
-def _lines_of_copies(row: Row) -> Lines:
+def _lines_of_copies(row: Row) -> base.Lines:
     given, reason = row["copied_bytes"], row["copies_reason"]
     what = f"the SYN-ACK and the first {given:,} bytes are sent twice" if given else "nothing is sent twice"
     lines = [("copies", what), ("copies because", f"{reason}: {RECOVERED.rules[reason]}")]

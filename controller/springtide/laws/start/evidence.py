@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from springtide.frame import Frame
-from springtide.laws.columns import Table, align
+from springtide.laws.columns import Table, located
 from springtide.laws.start.gain import Floats
 from springtide.laws.start.groups import PLACE
 from springtide.laws.start.policy import StartPolicy
@@ -91,14 +91,14 @@ def _parts(pop: bytes, edges: list[bytes], started: Table, units: Frame) -> Tabl
     own_keys, unit_keys = keys(own), keys(units)
     for at, edge in enumerate(edges):
         of_edge = own["edge"] == edge
-        aligned, _ = align(own[of_edge], own_keys[of_edge], unit_keys)
-        counts[:, at] = aligned["starts"]
-    rows = np.zeros((len(units), len(edges)), PARTS)
+        rows = located(own_keys[of_edge], unit_keys)
+        counts[rows >= 0, at] = own["starts"][of_edge][rows[rows >= 0]]
+    parts = np.zeros((len(units), len(edges)), PARTS)
     for name in ("src_pop", "destination", "ip_version"):
-        rows[name] = units[name][:, None]
-    rows["edge"] = np.array(edges, "S64")[None, :]
-    rows["part"] = bounded_parts(counts)
-    return rows.reshape(-1)
+        parts[name] = units[name][:, None]
+    parts["edge"] = np.array(edges, "S64")[None, :]
+    parts["part"] = bounded_parts(counts)
+    return parts.reshape(-1)
 
 
 def bounded_parts(starts: Floats) -> Floats:

@@ -10,16 +10,7 @@ from numpy.typing import NDArray
 
 from springtide.fleet import Fleet
 from springtide.frame import Frame
-from springtide.laws import beside
-from springtide.laws.base import (
-    BenefitLine,
-    Contribution,
-    Explained,
-    Law,
-    State,
-    Step,
-    Treated,
-)
+from springtide.laws import base, beside
 from springtide.laws.columns import Bits, taken_at
 from springtide.laws.standing import standing
 from springtide.laws.start import bundle, shares
@@ -41,7 +32,7 @@ _PARTS_ROUNDS = 12
 _EVIDENCE = [name for name in OBSERVED.names or () if name in (SHOWN.names or ()) and OBSERVED[name].kind != "S"]
 
 
-class Start(Law):
+class Start(base.Law):
     name = "start"
     decisions = STARTS
     title = "How fast and how wide connections start"
@@ -85,9 +76,8 @@ class Start(Law):
         return policy.paces(round_unix_s)
 
     def decide(self, now: int, policy: Policy, seen: Frame, before: Frame, frozen: Collection[str]) -> Frame:
-        if not policy.paces(now):
-            return decide(now, policy, seen[:0], before[:0], seen[:0], frozen)[:0]
-        return decide(now, policy, seen, before, seen, frozen)
+        found = decide(now, policy, seen, before, seen, frozen)
+        return found if policy.paces(now) else found[:0]
 
     def summed(self, rows: Sequence[Row]) -> tuple[str, Gauges]:
         states = {
@@ -99,9 +89,7 @@ class Start(Law):
 
     def explain(
         self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, round_unix_s: int
-    ) -> Explained | None:
-        if not policy.paces(round_unix_s):
-            return None
+    ) -> base.Explained:
         recent = self.recent(store, policy, src_pop, destination, round_unix_s)
         decided = recent[recent["round"] == round_unix_s]
         held = became(policy, src_pop, standing(store, fleet, policy, src_pop))
@@ -118,9 +106,7 @@ class Start(Law):
 
     def contribute(
         self, store: Store, fleet: Fleet, policy: Policy, round_unix_s: int, expires_unix_s: int
-    ) -> Contribution:
-        if not policy.paces(round_unix_s):
-            return Contribution()
+    ) -> base.Contribution:
         # A round without this law keeps what the last one decided, for as long as a bundle may live.
         newest = STARTS.last_round(store, round_unix_s + 1)
         old = newest <= round_unix_s - policy.bundle.ttl_s
@@ -128,14 +114,14 @@ class Start(Law):
         parts = _parts(store, policy, round_unix_s, decided)
         listed = STARTS.rows(bundle.by_gain(decided))
         entries, left_out = bundle.entries(fleet, policy, round_unix_s, listed, parts, expires_unix_s)
-        return Contribution(entries, "bpf", left_out)
+        return base.Contribution(entries, "bpf", left_out)
 
-    def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
+    def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> base.Treated:
         """By the records of first flights, which name the round that they started by: what starts with values of its
         own since the newest round, and has records of it in any of the last rounds: few connect in every one."""
         newest = STARTS.last_round(store, newest_round_unix_s + 1)
         if not newest:
-            return Treated()
+            return base.Treated()
         [counts] = store.query(
             """
             select countIf(flights > 0) as same, countIf(flights = 0) as unknown
@@ -153,26 +139,27 @@ class Start(Law):
             """,
             {"newest": newest, "span_s": _SEEN_ROUNDS * interval_s},
         )
-        return Treated(**counts)
+        return base.Treated(**counts)
 
     def benefit(
         self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
-    ) -> tuple[list[BenefitLine], list[BenefitLine]]:
+    ) -> list[base.BenefitLine]:
         if policy.experiment.kind == "share":
-            return shares.lines(shares.read(store, span), policy), []
+            return shares.lines(shares.read(store, span), policy)
         # A share starts with the default where only its loss explains what is lost.
         own = "started_arm = 0 and started_window > 0"
         rest = "started_arm = 1 and started_window = 0 and started_rate = 0"
         counted = f"started_step = 0 and in_force and ({own} or {rest})"
         rows = beside.read(store, span, time="acked_100k_us", treated="started_arm = 0", counted=counted)
-        return beside.lines(self.name, "time of 100 kB", rows), []
+        return beside.lines(self.name, "time of 100 kB", rows)
 
-    def treated_step(self, found: Treated) -> Step:
+    def treated_step(self, found: base.Treated) -> base.Step:
         what = self.seen_name
         if not found.decided:
-            return Step(what, State.NOTE, "nothing should start at a rate of its own")
+            return base.Step(what, base.State.NOTE, "nothing should start at a rate of its own")
         text = f"{found.same:,} of {found.decided:,} {self.units} have first flights that started as decided"
-        return Step(what, State.OK if found.same else State.NOTE, text + f"; {found.unknown:,} show nothing")
+        state = base.State.OK if found.same else base.State.NOTE
+        return base.Step(what, state, f"{text}; {found.unknown:,} show nothing")
 
 
 START = Start()
