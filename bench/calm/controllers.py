@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from springtide.frame import Frame
 from springtide.laws.columns import Table
 from springtide.laws.initcwnd.law import PREVIOUS, decide
-from springtide.laws.initcwnd.pairs import DutyMemory
-from springtide.laws.initcwnd.rows import WINDOWS
+from springtide.laws.initcwnd.rows import WINDOWS, DutyMemory
 from springtide.laws.units import keys
 from springtide.policy import Policy
 

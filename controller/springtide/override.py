@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Literal, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Literal, Protocol, TypeVar
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
@@ -51,18 +51,26 @@ class PathWord(Word):
         return all(one in (None, ip_version) for one in named) and now_unix_s < self.until_unix_s
 
 
-W = TypeVar("W", bound=PathWord)
+class Covering(Protocol):
+    """A word that says for which IP versions it is in force, and when."""
+
+    src: str
+
+    def covers(self, ip_version: int, now: int, /) -> bool: ...
+
+
+W = TypeVar("W", bound=Covering)
 # Source PoP, destination, IP version.
 Path = tuple[bytes, bytes, int]
 
 
-def in_force(words: Sequence[W], now_unix_s: int) -> dict[Path, W]:
-    """The word that counts for each path: the first in the file."""
+def in_force(words: Iterable[W], now_unix_s: int, to: str = "to") -> dict[Path, W]:
+    """The word that counts for each path: the first in the file. `to` is the field that names the destination."""
     found: dict[Path, W] = {}
     for one in words:
         for version in (4, 6):
             if one.covers(version, now_unix_s):
-                found.setdefault((one.src.encode(), one.to.encode(), version), one)
+                found.setdefault((one.src.encode(), getattr(one, to).encode(), version), one)
     return found
 
 

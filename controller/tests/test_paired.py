@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from springtide.laws.base import BenefitLine
 from springtide.laws.effect import Effect
-from springtide.laws.initcwnd import disabled, switched
+from springtide.laws.initcwnd import switched
 from springtide.laws.paired import contrasts, middle
 from springtide.laws.start import shares
 from springtide.laws.switchback import counts, turn
@@ -92,7 +92,7 @@ TRUTH = seconds(1.0, True) / seconds(0.0, False) - 1
 
 
 def day(policy: Policy, seed: int) -> list[dict[str, Any]]:
-    """Rows as switched.read gives them: a tide over the hours of the day, chance in every round and pair.
+    """Rows as switched.read_switchback gives them: a tide over the hours of the day, chance in every round and pair.
     Connections of the two rounds before live on."""
     law, draw = policy.experiment, np.random.default_rng(seed)
     together = 0.1 * draw.normal(size=DAY_ROUNDS)
@@ -144,7 +144,7 @@ def test_switching_finds_the_truth_that_a_plain_comparison_misses() -> None:
     found = []
     for seed in range(RUNS):
         policy = Policy.model_validate({"experiment": {"kind": "switchback", "seed": str(seed)}})
-        found.append(switched.lines(day(policy, seed), policy))
+        found.append(switched.of_switchback(day(policy, seed), policy))
     effects = [of(lines, "all", "busy time") for lines in found]
     covered = sum(one.low is not None and one.high is not None and one.low <= TRUTH <= one.high for one in effects)
     # 190 of 200 runs are expected; three standard deviations are 9.
@@ -205,10 +205,10 @@ def test_what_all_pairs_meet_in_a_test_is_one_observation() -> None:
                     log2 = 17 + draw.normal(0, 0.05) + in_test * is_off
                     sums = {"timed": 100, "log2_busy_sum": 100 * log2, "bytes_sent": 0, "bytes_retransmitted": 0}
                     rows.append({"test_s": test, "is_off": is_off, **cell, **sums})
-        effect = disabled.lines(rows)[0].effect
+        effect = switched.of_tests(rows)[0].effect
         assert effect.treated == 8
         assert effect.low is not None
         assert effect.high is not None
         covered += effect.low <= 0 <= effect.high
     assert covered >= 0.92 * RUNS
-    assert disabled.lines([row for row in rows if row["test_s"] < 7])[0].effect.low is None
+    assert switched.of_tests([row for row in rows if row["test_s"] < 7])[0].effect.low is None

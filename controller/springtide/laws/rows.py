@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -57,9 +58,15 @@ class Decisions:
         # By number.
         self.actions, self.reasons = actions or _core.actions(part), tuple(self.rules)
 
-    def _fixed(self, name: str) -> str:
-        """A column of the table as DECIDED has it."""
-        form = self.decided[name]
+    def _select(self, rows: np.dtype[np.void], table: str = f"{TABLE} final") -> str:
+        """Begin a question for these columns; further conditions follow by `and`."""
+        names = ", ".join(self._fixed(name, rows[name]) for name in rows.names or ())
+        return f"select {names} from {table} where part = '{self.part}'"
+
+    def _fixed(self, name: str, form: np.dtype[Any]) -> str:
+        """A column of the table as arrays have it."""
+        if name == "round":
+            return "toUInt32(toUnixTimestamp(round)) as round"
         if form.kind == "S":
             if name == "destination":
                 return f"toFixedString({name}, {{width:UInt8}}) as {name}"
@@ -108,18 +115,12 @@ class Decisions:
         return found
 
     def _last(self, store: Store, round_unix_s: int, table: str, settings: str, expected: int) -> Frame:
-        where = f"part = '{self.part}' and round = fromUnixTimestamp({{round:UInt32}})"
-        [found] = store.query(
-            f"select max(length(destination)) as longest from {TABLE} where {where}", {"round": round_unix_s}
-        )
-        names = ", ".join(self._fixed(name) for name in self.previous.names or () if name != "round")
-        return store.frame(
-            f"select {names}, toUInt32(toUnixTimestamp(round)) as round from {table} where {where} "
-            f"order by {self.order} {settings}",
-            self.previous,
-            {"round": round_unix_s, "width": width(int(found["longest"]))},
-            expected,
-        )
+        of_round = "and round = fromUnixTimestamp({round:UInt32})"
+        longest = f"select max(length(destination)) as n from {TABLE} where part = '{self.part}' {of_round}"
+        [found] = store.query(longest, {"round": round_unix_s})
+        parameters = {"round": round_unix_s, "width": width(int(found["n"]))}
+        query = f"{self._select(self.previous, table)} {of_round} order by {self.order} {settings}"
+        return store.frame(query, self.previous, parameters, expected)
 
     def lasting(self, last: Frame) -> Frame:
         """Those of these rows that leave something for the next round: each round decides anew on all that the one
@@ -138,12 +139,9 @@ class Decisions:
 
     def read_round(self, store: Store, round_unix_s: int) -> Frame:
         """All decisions of a round as DECIDED rows, sorted by path."""
-        return store.frame(
-            f"select {', '.join(map(self._fixed, self.names))} from {TABLE} final where part = '{self.part}' "
-            f"and round = fromUnixTimestamp({{round:UInt32}}) order by {self.order} {_BY_COLUMN}",
-            self.decided,
-            {"round": round_unix_s, "width": _DESTINATION_BYTES},
-        )
+        of_round = f"and round = fromUnixTimestamp({{round:UInt32}}) order by {self.order} {_BY_COLUMN}"
+        parameters = {"round": round_unix_s, "width": _DESTINATION_BYTES}
+        return store.frame(f"{self._select(self.decided)} {of_round}", self.decided, parameters)
 
     def read(self, store: Store, since_unix_s: int, until_unix_s: int, path: tuple[str, str] | None = None) -> Frame:
         """DECIDED rows with since < round <= until, with their `round` and `policy_version`: the newest first, then by
@@ -152,9 +150,8 @@ class Decisions:
         own = "" if path is None else "and src_pop = {src_pop:String} and destination = {destination:String}"
         src_pop, destination = path or ("", "")
         return store.frame(
-            f"select {', '.join(map(self._fixed, self.names))}, toUInt32(toUnixTimestamp(round)) as round, "
-            f"toFixedString(policy_version, 12) as policy_version from {TABLE} final where part = '{self.part}' "
-            f"and round > fromUnixTimestamp({{since:UInt32}}) and round <= fromUnixTimestamp({{until:UInt32}}) {own} "
+            f"{self._select(form)} and round > fromUnixTimestamp({{since:UInt32}}) "
+            f"and round <= fromUnixTimestamp({{until:UInt32}}) {own} "
             f"order by {TABLE}.round desc, {self.order} {_BY_COLUMN}",
             form,
             {

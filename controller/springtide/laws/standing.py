@@ -117,25 +117,12 @@ def standing(store: Store, fleet: Fleet, policy: Policy, src_pop: str) -> Standi
 def read(store: Store, now_unix_s: int) -> list[Event]:
     """What was published, applied and taken back, oldest first."""
     rows = store.query(
-        "select toUnixTimestamp(at) as at_s, id, who, event, publication, verdict, reason, edges, details "
+        "select toUnixTimestamp(at) as at_unix_s, id, who, event, publication, verdict, reason, edges, details "
         "from audit final where audit.at >= fromUnixTimestamp({since:UInt32}) "
-        "and event in ('publish', 'rollout', 'wave', 'rollback', 'withdraw') order by at_s, id",
+        "and event in ('publish', 'rollout', 'wave', 'rollback', 'withdraw') order by at_unix_s, id",
         {"since": max(0, now_unix_s - LOOK_BACK_S)},
     )
-    return [
-        Event(
-            event=row["event"],
-            publication=row["publication"],
-            verdict=row["verdict"],
-            reason=row["reason"],
-            edges=row["edges"],
-            details=json.loads(row["details"] or "{}"),
-            who=row["who"],
-            at_unix_s=row["at_s"],
-            id=row["id"],
-        )
-        for row in rows
-    ]
+    return [Event(**{**row, "details": json.loads(row["details"] or "{}")}) for row in rows]
 
 
 def of_events(events: Iterable[Event], edges: Sequence[str], now_unix_s: int, *, advises: bool = False) -> Standing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
+from typing import Any
 
 import numpy as np
 
@@ -36,8 +37,8 @@ DECISIONS = f"""(
 class _Prefixes(Decisions):
     """In memory a prefix is its PoP and two halves of its address (prefixes.py)."""
 
-    def _fixed(self, name: str) -> str:
-        return _KEY.get(name) or super()._fixed(name)
+    def _fixed(self, name: str, form: np.dtype[Any]) -> str:
+        return _KEY.get(name) or super()._fixed(name, form)
 
     def keys(self, decided: Frame) -> Keys:
         return keys(decided)

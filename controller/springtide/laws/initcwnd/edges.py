@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from itertools import product
 
 from springtide.policy import Policy
 from springtide.store import Row, Store
@@ -30,22 +31,11 @@ class EdgeDecision:
 def edge_decisions(policy: Policy, now: int) -> list[EdgeDecision]:
     """Values of single edges from overrides in force, sorted; where two do of one, the first in the file counts."""
     found: dict[tuple[str, str, int], EdgeDecision] = {}
-    for override in policy.overrides:
-        for edge in override.edges or ():
-            for ip_version in (4, 6):
-                if override.covers(ip_version, now):
-                    found.setdefault(
-                        (edge, override.dst, ip_version),
-                        EdgeDecision(
-                            edge,
-                            override.src,
-                            override.dst,
-                            ip_version,
-                            override.initcwnd,
-                            override.until_unix_s,
-                            override.reason,
-                        ),
-                    )
+    for one in policy.overrides:
+        for edge, version in product(one.edges or (), (4, 6)):
+            if one.covers(version, now):
+                values = one.src, one.dst, version, one.initcwnd, one.until_unix_s, one.reason
+                found.setdefault((edge, one.dst, version), EdgeDecision(edge, *values))
     return [found[key] for key in sorted(found)]
 
 
@@ -53,22 +43,19 @@ def read_round(store: Store, round_unix_s: int) -> list[EdgeDecision]:
     return [EdgeDecision(**row) for row in _read(store, round_unix_s)[0]]
 
 
-def write_round(store: Store, round_unix_s: int, decided: list[EdgeDecision], policy_version: str) -> bool:
-    """Make the round's rows these. Gives back whether anything had to be written."""
+def write_round(store: Store, round_unix_s: int, decided: list[EdgeDecision], policy_version: str) -> None:
+    """Make the round's rows these."""
     present, versions = _read(store, round_unix_s)
     rows = [asdict(one) for one in decided]
     if present == rows and versions <= {policy_version}:
-        return False
+        return
     store.insert(TABLE, [{"round": round_unix_s, "policy_version": policy_version, **row} for row in rows])
-    kept = {_name(row) for row in rows}
-    stale = sorted({_name(row) for row in present} - kept)
-    if stale:
+    if stale := sorted({_name(row) for row in present} - {_name(row) for row in rows}):
         store.execute(
             f"delete from {TABLE} where round = fromUnixTimestamp({{round:UInt32}}) "
             "and concat(edge, ' ', dst_pop, ' ', toString(ip_version)) in {stale:Array(String)}",
             {"round": round_unix_s, "stale": stale},
         )
-    return True
 
 
 def _name(row: Row) -> str:
@@ -77,9 +64,10 @@ def _name(row: Row) -> str:
 
 def _read(store: Store, round_unix_s: int) -> tuple[list[Row], set[str]]:
     rows = store.query(
-        "select edge, src_pop, dst_pop, ip_version, initcwnd, toUnixTimestamp(until) as until_s, why, policy_version "
-        f"from {TABLE} final where round = fromUnixTimestamp({{round:UInt32}}) order by edge, dst_pop, ip_version",
+        "select edge, src_pop, dst_pop, ip_version, initcwnd, toUnixTimestamp(until) as until, why, policy_version "
+        f"from {TABLE} final where round = fromUnixTimestamp({{round:UInt32}}) order by edge, dst_pop, ip_version "
+        "settings prefer_column_name_to_alias = 1",
         {"round": round_unix_s},
     )
     versions = {row.pop("policy_version") for row in rows}
-    return [{("until" if name == "until_s" else name): value for name, value in row.items()} for row in rows], versions
+    return rows, versions

@@ -13,7 +13,7 @@ from springtide.frame import Frame
 from springtide.laws import base
 from springtide.laws.columns import Table
 from springtide.laws.holdout import held_out_edges
-from springtide.laws.initcwnd import benefit, bundle, disabled, edges, rows, switched, treated
+from springtide.laws.initcwnd import benefit, bundle, edges, rows, switched, treated
 from springtide.laws.initcwnd.decision import Decision
 from springtide.laws.initcwnd.explain import DEFAULT, became, describing, labelled, left_out
 from springtide.laws.initcwnd.law import PREVIOUS, decide
@@ -192,14 +192,14 @@ class Initcwnd(base.Law):
     ) -> list[base.BenefitLine]:
         held_out = held_out_edges(fleet, policy.holdout)
         if policy.experiment.kind == "switchback":
-            return switched.lines(switched.read(store, policy, span, held_out), policy)
+            return switched.of_switchback(switched.read_switchback(store, policy, span, held_out), policy)
         decided, seen = (
             benefit.edge_lines(store.query(benefit.BUSY, {**span, "seen": only_seen}), held_out, quantile)
             for only_seen in (0, 1)
         )
         # With the other kinds it is not all that is on before and after a test.
         if policy.experiment.kind == "holdout" and policy.experiment.disable_every_days:
-            decided += disabled.lines(disabled.read(store, policy, span, held_out))
+            decided += switched.of_tests(switched.read_tests(store, policy, span, held_out))
         return [*decided, *(replace(line, units="seen") for line in seen)]
 
 

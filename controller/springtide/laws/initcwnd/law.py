@@ -15,6 +15,7 @@ from springtide.laws.step import Rows, as_json, forms, step
 from springtide.laws.switchback import turn
 from springtide.laws.units import UNIT_KEY, placed
 from springtide.observe.pairs import OBSERVED
+from springtide.override import in_force
 from springtide.policy import Policy
 
 # Columns that a step leaves for the next round, and those that it decides: core/src/step/initcwnd/rows.rs.
@@ -87,10 +88,5 @@ def _turns(policy: Policy, now: int, pairs: Frame) -> NDArray[np.uint8]:
 
 def _overrides(policy: Policy, now: int) -> Frame:
     """The pairs that an override in force names, and its value, 0 for the default; the first in the file counts."""
-    found: dict[tuple[bytes, bytes, int], int] = {}
-    for override in policy.overrides:
-        for ip_version in (4, 6):
-            if override.edges is None and override.covers(ip_version, now):
-                pair = override.src.encode(), override.dst.encode(), ip_version
-                found.setdefault(pair, override.initcwnd or 0)
-    return Frame.of(np.array([(*pair, value) for pair, value in found.items()], _OVERRIDE))
+    found = in_force((one for one in policy.overrides if one.edges is None), now, "dst")
+    return Frame.of(np.array([(*pair, one.initcwnd or 0) for pair, one in found.items()], _OVERRIDE))

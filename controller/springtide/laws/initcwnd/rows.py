@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from springtide.frame import Frame
-from springtide.laws.columns import located, taken_at
+from springtide.laws.columns import Keys, located, taken_at
 from springtide.laws.initcwnd.decision import Action, Decision
 from springtide.laws.initcwnd.law import DECIDED, PREVIOUS, only_guard
-from springtide.laws.initcwnd.pairs import DutyMemory
 from springtide.laws.rows import TABLE, Decisions
 from springtide.laws.units import UNIT_KEY, keys
 from springtide.policy import MAX_HISTORY_S, Policy
@@ -68,6 +68,24 @@ def previous(store: Store, round_unix_s: int, policy: Policy) -> Frame:
     )
     counts = taken_at(measured, ["measured_rounds"], located(keys(measured), keys(left)))
     return Frame(PREVIOUS, {**left.columns, **counts})
+
+
+class DutyMemory:
+    """Which of the last rounds had sufficient evidence of each pair, for who plays rounds without a store."""
+
+    def __init__(self) -> None:
+        self._measured: dict[int, Keys] = {}
+
+    def remember(self, moment: int, measured: Keys) -> None:
+        self._measured[moment] = measured
+
+    def count(self, wanted: Frame, since: int) -> NDArray[np.uint32]:
+        """The number of each pair's rounds from `since` on; those before are forgotten."""
+        self._measured = {moment: own for moment, own in self._measured.items() if moment >= since}
+        pairs, counts = keys(wanted), np.zeros(len(wanted), np.uint32)
+        for own in self._measured.values():
+            counts += np.isin(pairs, own)
+        return counts
 
 
 def duty_memory(store: Store, since_unix_s: int, before_unix_s: int) -> DutyMemory:

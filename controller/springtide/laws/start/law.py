@@ -81,14 +81,10 @@ def decide(
 def _overrides(policy: Policy, now: int) -> Frame:
     """The units that an override in force names, 0 for what it does not say; the first in the file counts, of those for
     starts, then of those for pairs' windows."""
-    found = {
-        unit: (one.initcwnd or 0, one.connection_rate or 0, one.path_rate or 0)
-        for unit, one in in_force(policy.start_overrides, now).items()
-    }
-    for other in policy.overrides:
-        for version in (4, 6):
-            if other.edges is None and other.covers(version, now):
-                found.setdefault((other.src.encode(), other.dst.encode(), version), (other.initcwnd or 0, 0, 0))
+    of_pairs = in_force((one for one in policy.overrides if one.edges is None), now, "dst")
+    found = {unit: (one.initcwnd or 0, 0, 0) for unit, one in of_pairs.items()}
+    for unit, own in in_force(policy.start_overrides, now).items():
+        found[unit] = (own.initcwnd or 0, own.connection_rate or 0, own.path_rate or 0)
     return Frame.of(np.array([(*unit, *values) for unit, values in found.items()], _OVERRIDE))
 
 
