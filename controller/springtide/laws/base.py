@@ -90,10 +90,10 @@ class Replayed:
     round: int
     values: int
     changed: int
-    recorded_values: int | None
-    recorded_changed: int | None
+    recorded_values: int | None = None
+    recorded_changed: int | None = None
     # Pairs or prefixes for which the replayed value is another than the recorded one.
-    different: int | None
+    different: int | None = None
 
 
 @dataclass(frozen=True)
@@ -342,17 +342,15 @@ class Law(Protocol):
             if not (self.decides(policy, moment) or len(recorded)):
                 continue
             ours = self.acting(decided)
-            theirs = self.acting(recorded) if len(recorded) else None
-            yield Replayed(
-                self.name,
-                moment,
-                len(ours),
-                differing(ours, last),
-                None if theirs is None else len(theirs),
-                None if theirs is None else differing(theirs, last_recorded),
-                None if theirs is None else differing(ours, theirs),
-            )
-            last, last_recorded = ours, last_recorded if theirs is None else theirs
+            replayed = self.name, moment, len(ours), differing(ours, last)
+            last = ours
+            if len(recorded):
+                theirs = self.acting(recorded)
+                others = differing(theirs, last_recorded), differing(ours, theirs)
+                yield Replayed(*replayed, len(theirs), *others)
+                last_recorded = theirs
+            else:
+                yield Replayed(*replayed)
 
     def explain(
         self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, round_unix_s: int
@@ -379,12 +377,13 @@ class Law(Protocol):
             table=[{name: _rounded(one[column]) for name, column in columns.items()} for one in shown],
         )
 
-    def undecided(self, store: Store, round_unix_s: int, default: str, because: str, change: str) -> Lines:
-        """What is said of a path without a decision: why, and what would change it, where the round was decided."""
+    def undecided(self, store: Store, round_unix_s: int, default: str, held: Lines, because: str, change: str) -> Lines:
+        """What is said of a path without a decision: what edges hold, why, and what would change it, where the round
+        was decided."""
         if self.latest(store, round_unix_s) != round_unix_s:
             text = instants.show(round_unix_s)
             because, change = f"round {text} has not been decided", f"`springtide decide {self.name} --round {text}`"
-        return [("decided", f"no decision: {default}"), ("because", because), ("would change", change)]
+        return [("decided", f"no decision: {default}"), *held, ("because", because), ("would change", change)]
 
     def newest(self, store: Store, policy: Policy, until_unix_s: int) -> Newest | None:
         """The newest round up to `until`: a clock that was ahead may have left later ones."""

@@ -143,6 +143,11 @@ class Decisions:
         parameters = {"round": round_unix_s, "width": _DESTINATION_BYTES}
         return store.frame(f"{self._select(self.decided)} {of_round}", self.decided, parameters)
 
+    def newest(self, store: Store, round_unix_s: int, ttl_s: int) -> Frame:
+        """The newest decisions up to a round as DECIDED rows: a round without its law keeps what the last one decided,
+        for as long as a bundle may live."""
+        return self.read_round(store, self.last_round(store, round_unix_s + 1, ttl_s))
+
     def read(self, store: Store, since_unix_s: int, until_unix_s: int, path: tuple[str, str] | None = None) -> Frame:
         """DECIDED rows with since < round <= until, with their `round` and `policy_version`: the newest first, then by
         path. `path`: only of this PoP and destination."""
@@ -168,10 +173,7 @@ class Decisions:
         # Rows are counted before they are read or merged: in most rounds there are none, and then none but these.
         present = self.read_round(store, round_unix_s) if self._stored(store, round_unix_s) else decided[:0]
         if len(present):
-            others = self._stored(
-                store, round_unix_s, "final", "and policy_version != {version:String}", policy_version
-            )
-            if same(present, decided) and not others:
+            if same(present, decided) and not self._stored(store, round_unix_s, "final", policy_version):
                 return False
         elif not len(decided):
             return False
@@ -197,12 +199,14 @@ class Decisions:
             raise StoreError(f"{what} are not what was written; decide the round again")
         return True
 
-    def _stored(self, store: Store, round_unix_s: int, final: str = "", condition: str = "", version: str = "") -> int:
-        """How many rows of the round; without `final` also those that merges will remove."""
+    def _stored(self, store: Store, round_unix_s: int, final: str = "", other_than: str | None = None) -> int:
+        """How many rows of the round, if so by another policy than this one; without `final` also those that merges
+        will remove."""
+        others = "" if other_than is None else "and policy_version != {version:String}"
         [found] = store.query(
             f"select count() as n from {TABLE} {final} where part = '{self.part}' "
-            f"and round = fromUnixTimestamp({{round:UInt32}}) {condition}",
-            {"round": round_unix_s, **({"version": version} if version else {})},
+            f"and round = fromUnixTimestamp({{round:UInt32}}) {others}",
+            {"round": round_unix_s} | ({} if other_than is None else {"version": other_than}),
         )
         return int(found["n"])
 

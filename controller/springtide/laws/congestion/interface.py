@@ -98,7 +98,6 @@ class Congestion(base.Law):
     ) -> base.Contribution:
         if not policy.bundle.congestion:
             return base.Contribution()
-        # A round without this law keeps what the last one decided, for as long as a bundle may live.
         return contribution(fleet, policy, rows.on_bbr(store, round_unix_s, policy.bundle.ttl_s))
 
     def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> base.Treated:

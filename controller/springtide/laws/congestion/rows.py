@@ -113,13 +113,10 @@ def _eligible(policy: Policy, round_unix_s: int) -> dict[str, Param]:
     }
 
 
-def on_bbr(store: Store, round_unix_s: int, max_age_s: int) -> dict[str, list[IPv4Network | IPv6Network]] | None:
-    """Each PoP's prefixes that use BBR by the newest decisions up to the round, None where they are older than that."""
-    newest = PREFIXES.last_round(store, round_unix_s + 1)
-    if newest <= round_unix_s - max_age_s:
-        return None
+def on_bbr(store: Store, round_unix_s: int, ttl_s: int) -> dict[str, list[IPv4Network | IPv6Network]]:
+    """Each PoP's prefixes that use BBR by the newest decisions up to the round."""
     found: dict[str, list[IPv4Network | IPv6Network]] = {}
-    decided = PREFIXES.read_round(store, newest)
+    decided = PREFIXES.newest(store, round_unix_s, ttl_s)
     chosen = decided[decided["algorithm"] == ALGORITHMS.index("bbr")]
     for pop, name in zip(chosen["pop"].tolist(), _names(chosen), strict=True):
         found.setdefault(pop.decode(), []).append(ip_network(name))

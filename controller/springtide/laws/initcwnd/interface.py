@@ -137,14 +137,12 @@ class Initcwnd(base.Law):
         describe = describing(store, now, policy, src_pop, destination)
         because = f"no sample of a live connection from {src_pop} to {destination} lies in the round"
         change = f"connections from edges of {src_pop} to addresses of {destination}, polled by a collector"
-        nothing = self.undecided(
-            store, round_unix_s, DEFAULT, f"{because}, and no value was alive", f"{change} and ingested"
-        )
+        why = f"{because}, and no value was alive", f"{change} and ingested"
         explained = self.explained(
             recent,
             round_unix_s,
             [(d.ip_version, labelled(d, policy, became(now, describe, [d.ip_version]))) for d in found],
-            [nothing[0], *became(now, describe), *nothing[1:]],
+            self.undecided(store, round_unix_s, DEFAULT, became(now, describe), *why),
         )
         return replace(
             explained,

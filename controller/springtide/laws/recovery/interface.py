@@ -110,9 +110,7 @@ class Recovery(base.Law):
     def contribute(
         self, store: Store, fleet: Fleet, policy: Policy, round_unix_s: int, expires_unix_s: int
     ) -> base.Contribution:
-        # A round without this law keeps what the last one decided, for as long as a bundle may live.
-        newest = RECOVERED.last_round(store, round_unix_s + 1, policy.bundle.ttl_s)
-        decided = RECOVERED.read_round(store, newest)
+        decided = RECOVERED.newest(store, round_unix_s, policy.bundle.ttl_s)
         acts: Bits = np.logical_or.reduce([decided[name] > 0 for name in _VALUES])
         chosen = decided[acts]
         # An operator's word comes first, then the busiest: a full bundle leaves out the last.

@@ -10,7 +10,6 @@ import numpy as np
 
 from springtide.frame import Frame
 from springtide.laws.columns import taken_at, unseen
-from springtide.laws.recovery.policy import RecoveryOverride
 from springtide.laws.step import Rows, as_json, forms, step
 from springtide.laws.units import UNIT_KEY, placed
 from springtide.override import Path, in_force
@@ -44,17 +43,11 @@ def decide(now: int, policy: Policy, observed: Frame, last: Frame, frozen: Colle
 
 def named(policy: Policy, now: int) -> dict[str, dict[Path, float]]:
     """Give what overrides in force say, by value and path. The first in the file that names a value counts."""
-    return {
-        name: {
-            path: float(getattr(one, name))
-            for path, one in in_force([one for one in policy.recovery_overrides if _names(one, name)], now).items()
-        }
-        for name, _ in forms("recovery", "override")
-    }
-
-
-def _names(override: RecoveryOverride, name: str) -> bool:
-    return getattr(override, name) is not None
+    found = {}
+    for name, _ in forms("recovery", "override"):
+        words = [one for one in policy.recovery_overrides if getattr(one, name) is not None]
+        found[name] = {path: float(getattr(one, name)) for path, one in in_force(words, now).items()}
+    return found
 
 
 def _words(policy: Policy, now: int) -> Frame:

@@ -101,16 +101,13 @@ class Start(base.Law):
             lines.append((row["ip_version"], labelled(row, policy, held, edges)))
         because = "no connection between the two was seen, and nothing is remembered"
         change = "connections between the two, polled by a collector and ingested"
-        decided_line, *others = self.undecided(store, round_unix_s, "the kernel's default", because, change)
-        return self.explained(recent, round_unix_s, lines, [decided_line, *held, *others])
+        nothing = self.undecided(store, round_unix_s, "the kernel's default", held, because, change)
+        return self.explained(recent, round_unix_s, lines, nothing)
 
     def contribute(
         self, store: Store, fleet: Fleet, policy: Policy, round_unix_s: int, expires_unix_s: int
     ) -> base.Contribution:
-        # A round without this law keeps what the last one decided, for as long as a bundle may live.
-        newest = STARTS.last_round(store, round_unix_s + 1)
-        old = newest <= round_unix_s - policy.bundle.ttl_s
-        decided = STARTS.read_round(store, 0 if old else newest)
+        decided = STARTS.newest(store, round_unix_s, policy.bundle.ttl_s)
         parts = _parts(store, policy, round_unix_s, decided)
         listed = STARTS.rows(bundle.by_gain(decided))
         entries, left_out = bundle.entries(fleet, policy, round_unix_s, listed, parts, expires_unix_s)
