@@ -19,8 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LISTED = subprocess.run(
     ["git", "ls-files", "-co", "--exclude-standard", "*.md"], cwd=ROOT, capture_output=True, check=True
 )
-# What has changed since is what the changelog is about.
-PAGES = sorted({*LISTED.stdout.decode().split()} - {"CHANGELOG.md"})
+PAGES = sorted(LISTED.stdout.decode().split())
 FENCED = re.compile(r"^( *)```(\w*)[^`\n]*\n(.*?)^ *```", re.M | re.S)
 INLINE = re.compile(r"`(springtide [^`]+)`")
 # A law that a page adds: tests/test_add_a_law.py runs its commands.
