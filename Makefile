@@ -74,9 +74,9 @@ package: ## packages of the collector and the edge program, .deb and .rpm, into 
 	@tools/setup
 	@tools/package
 
-release: ## all that one installs from, with checksums and lists of what is in it, into dist; SIGN_KEY=FILE signs it
+release: ## all that one installs from, with checksums and lists of what is in it, into dist; SIGN_KEY=FILE signs it; ARM64=1: for arm64, into dist-arm64
 	@tools/setup
-	@tools/release $(if $(SIGN_KEY),--sign-key $(SIGN_KEY))
+	@tools/release $(if $(ARM64),--arm64) $(if $(SIGN_KEY),--sign-key $(SIGN_KEY))
 
 images: ## OCI images of collector, edge program and controller, made of dist by root without a daemon, into out/images
 	@tools/need-root "make images" "the files in an image belong to several users"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 import subprocess
 import sys
@@ -110,7 +111,9 @@ def notices(package: str, crates: list[dict[str, Any]], standard_library: str) -
 
 
 def host() -> str:
-    """The target triple of this machine."""
+    """The target triple of what is built: SPRINGTIDE_TARGET, else that of this machine."""
+    if target := os.environ.get("SPRINGTIDE_TARGET"):
+        return target
     return re.findall(r"^host: (.*)$", _run("rustc", "-vV"), re.MULTILINE)[0]  # type: ignore[no-any-return]
 
 

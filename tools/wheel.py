@@ -30,8 +30,9 @@ COLLECTION = "ansible_collections/springtide/fleet"
 IN_COLLECTION = ("galaxy.yml", "README.md", "CHANGELOG.md", "meta", "playbooks", "plugins", "roles")
 
 
-# Made by `make setup`.
+# Made by `make setup`; for another processor by tools/compile-arm64.
 MODULE = "springtide/_core.abi3.so"
+TARGET = os.environ.get("SPRINGTIDE_TARGET", "")
 # Of what is linked into it; made by `make release`.
 NOTICES = "target/notices/springtide-native.txt"
 # A page of each command; made by `make release`.
@@ -46,8 +47,8 @@ class Hook(BuildHookInterface):  # type: ignore[misc]
             build_data["force_include"] |= wanted(Path(self.root))
             build_data["shared_data"] |= {str(page): f"share/man/man1/{page.name}" for page in manual(Path(self.root))}
             build_data["pure_python"] = False
-            platform = sysconfig.get_platform().translate(str.maketrans("-.", "__"))
-            build_data["tag"] = f"cp311-abi3-{platform}"
+            platform = f"linux-{TARGET.split('-')[0]}" if TARGET else sysconfig.get_platform()
+            build_data["tag"] = f"cp311-abi3-{platform.translate(str.maketrans('-.', '__'))}"
 
 
 def manual(root: Path) -> list[Path]:
@@ -59,7 +60,8 @@ def wanted(root: Path) -> dict[str, str]:
     """Each file's path below `root`, as it is, and in the wheel."""
     pairs = {path: f"springtide/_files/{path}" for path in FILES}
     pairs |= {f"deploy/{COLLECTION}/{name}": f"{COLLECTION}/{name}" for name in IN_COLLECTION}
-    module = root / "controller" / MODULE
+    of_target = root / "target" / TARGET / "release/libspringtide_native.so"
+    module = of_target if TARGET else root / "controller" / MODULE
     if not module.exists():
         raise FileNotFoundError(f"{module}: is not built; run `make setup`")
     pairs |= {NOTICES: "springtide/_files/notices.txt"} if (root / NOTICES).exists() else {}
