@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from springtide.errors import InputError, Problem
 
@@ -52,6 +52,11 @@ class Document:
             keys = low_keys if low_keys in self.lines else high_keys
             message = f"{dotted(low_keys)} = {low} is above {dotted(high_keys)} = {high}"
             yield self.problem(keys, message, f"lower {dotted(low_keys)} or raise {dotted(high_keys)}")
+
+
+def fault(what: str, fix: str) -> PydanticCustomError:
+    """What a model's validator raises, as `validate` takes it."""
+    return PydanticCustomError("springtide", "{what}; {fix}", {"what": what, "fix": fix})
 
 
 class _Loader(yaml.SafeLoader):

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
 
 from springtide import _core
-from springtide.document import Document, load, validate
+from springtide.document import Document, fault, load, validate
 from springtide.errors import InputError, Problem
 
 Prefix = IPv4Network | IPv6Network
@@ -37,27 +36,23 @@ MAX_ADDRESS_RULES = 64
 MAX_OPTED_OUT = _core.MAX_OPTED_OUT
 
 
-def _fault(what: str, fix: str) -> PydanticCustomError:
-    return PydanticCustomError("springtide", "{what}; {fix}", {"what": what, "fix": fix})
-
-
 def _name(value: object) -> str:
     if not isinstance(value, str) or not NAME.fullmatch(value):
         fix = "use 1 to 63 lower-case letters, digits and hyphens, not beginning with a hyphen"
-        raise _fault(f"{value!r} is not a name", fix)
+        raise fault(f"{value!r} is not a name", fix)
     return value
 
 
 def _edge_name(value: object) -> str:
     if isinstance(value, str) and value in RESERVED:
-        raise _fault(f"{value!r} is not a name for an edge: it is reserved", "rename it")
+        raise fault(f"{value!r} is not a name for an edge: it is reserved", "rename it")
     return _name(value)
 
 
 def _region(value: object) -> str:
     if not isinstance(value, str) or not REGION.fullmatch(value):
         fix = "use 1 to 63 letters, digits, spaces and . _ -, beginning with a letter or digit"
-        raise _fault(f"{value!r} is not a region", fix)
+        raise fault(f"{value!r} is not a region", fix)
     return value
 
 
@@ -74,7 +69,7 @@ def _is_host(text: str) -> bool:
 
 def _address(value: object) -> str:
     if not isinstance(value, str) or not ADDRESS.fullmatch(value) or not _is_host(value):
-        raise _fault(f"{value!r} is not an address", "give the IP address or host name that ssh reaches it by, no port")
+        raise fault(f"{value!r} is not an address", "give the IP address or host name that ssh reaches it by, no port")
     return value
 
 
@@ -82,21 +77,21 @@ def _prefix(value: object) -> Prefix:
     if isinstance(value, IPv4Network | IPv6Network):
         return value
     if not isinstance(value, str):
-        raise _fault(f"{value!r} is not a prefix", "write it as text, for instance '10.77.1.0/24'")
+        raise fault(f"{value!r} is not a prefix", "write it as text, for instance '10.77.1.0/24'")
     try:
         network = ip_network(value, strict=False)
     except ValueError:
-        raise _fault(f"{value!r} is not an IPv4 or IPv6 prefix", "write it as 10.77.1.0/24 or fd77:1::/48") from None
+        raise fault(f"{value!r} is not an IPv4 or IPv6 prefix", "write it as 10.77.1.0/24 or fd77:1::/48") from None
     if "%" in value:
-        raise _fault(f"{value!r} has a zone, which is of one host", "write the prefix without it")
+        raise fault(f"{value!r} has a zone, which is of one host", "write the prefix without it")
     if network.prefixlen == 0:
-        raise _fault(f"{value} is a default route", "name the PoP's own prefixes")
+        raise fault(f"{value} is a default route", "name the PoP's own prefixes")
     if isinstance(network, IPv6Network) and network.overlaps(MAPPED_IPV4):
-        raise _fault(f"{value} covers IPv4-mapped addresses ({MAPPED_IPV4})", "write the IPv4 prefix itself")
+        raise fault(f"{value} covers IPv4-mapped addresses ({MAPPED_IPV4})", "write the IPv4 prefix itself")
     try:
         return ip_network(value)
     except ValueError:
-        raise _fault(f"{value} has bits set after its length", f"write {network}") from None
+        raise fault(f"{value} has bits set after its length", f"write {network}") from None
 
 
 def destination_problem(prefix: Prefix) -> str | None:
@@ -106,7 +101,7 @@ def destination_problem(prefix: Prefix) -> str | None:
 
 def _port(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 65536:
-        raise _fault(f"{value!r} is not a port", "give the server's port, 1 to 65535")
+        raise fault(f"{value!r} is not a port", "give the server's port, 1 to 65535")
     return value
 
 
@@ -115,7 +110,7 @@ def _switch(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     if value not in ("on", "off"):
-        raise _fault(f"{value!r} is neither on nor off", "write start: off, or leave it out")
+        raise fault(f"{value!r} is neither on nor off", "write start: off, or leave it out")
     return str(value)
 
 
@@ -180,7 +175,7 @@ class Tenant(_Frozen):
 def _version(value: object) -> object:
     # Python's True equals 1.
     if isinstance(value, bool):
-        raise _fault(f"{str(value).lower()} is not a version", "write version: 1")
+        raise fault(f"{str(value).lower()} is not a version", "write version: 1")
     return value
 
 

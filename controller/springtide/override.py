@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Literal, Protocol, TypeVar
 
 from pydantic import AfterValidator, Field
-from pydantic_core import PydanticCustomError
 
 from springtide import instants
-from springtide.document import Document
+from springtide.document import Document, fault
 from springtide.errors import Problem
 from springtide.fleet import NAME, parse_prefix
 from springtide.section import WRITE_CLIENT_PREFIX, Instant, Section, client_prefix
@@ -31,8 +30,7 @@ class Word(Section):
 def _checked_target(text: str) -> str:
     found = text if NAME.fullmatch(text) else client_prefix(text)
     if found is None:
-        what, fix = f"{text!r} is neither a PoP's name nor a client prefix", f"name a PoP, or {WRITE_CLIENT_PREFIX}"
-        raise PydanticCustomError("springtide", "{what}; {fix}", {"what": what, "fix": fix})
+        raise fault(f"{text!r} is neither a PoP's name nor a client prefix", f"name a PoP, or {WRITE_CLIENT_PREFIX}")
     return found
 
 

@@ -1,15 +1,14 @@
-"""A section of the policy, a key of it with its default, its range and where the default comes from, and what bounds
-more than one section."""
+"""What sections of the policy are made of: their base, kinds of values, and what bounds more than one section."""
 
 from __future__ import annotations
 
 from ipaddress import ip_network
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic_core import PydanticCustomError
 
 from springtide import instants
+from springtide.document import fault
 from springtide.fleet import destination_problem
 
 # A decision older than this has expired under any policy: it bounds how far back the controller looks for the last one.
@@ -24,36 +23,18 @@ MAX_OBJECT_BYTES = 1_000_000_000
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    """Keys, or an item of a list. A key's docstring says what it means, where neither bounds nor its type do also its
+    `Range:`, and by `Source:` the seed, the RFC or the measurement that its default comes from."""
 
-
-def tunable(
-    default: float | str | bool | list[str],
-    description: str,
-    *,
-    source: str,
-    ge: float | None = None,
-    le: float | None = None,
-    choices: str = "",
-    max_length: int | None = None,
-) -> Any:
-    """A key; `source` is the seed, the RFC or the measurement that its default comes from. `choices`: its range in
-    words, where neither bounds nor its type say it."""
-    extra: dict[str, Any] = {"source": source} | ({"choices": choices} if choices else {})
-    return Field(default=default, description=description, json_schema_extra=extra, ge=ge, le=le, max_length=max_length)
-
-
-def items(commented: str) -> Any:
-    """A list, empty by default; `commented` is the section in the default policy.yaml."""
-    return Field(default_factory=list, json_schema_extra={"commented": commented})
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 def _checked_instant(text: str) -> str:
     try:
         instants.parse(text)
     except ValueError:
-        what, fix = f"{text!r} is not an instant", "write it in UTC and quoted, like '2026-01-02T03:05:00Z'"
-        raise PydanticCustomError("springtide", "{what}; {fix}", {"what": what, "fix": fix}) from None
+        fix = "write it in UTC and quoted, like '2026-01-02T03:05:00Z'"
+        raise fault(f"{text!r} is not an instant", fix) from None
     return text
 
 
@@ -70,12 +51,19 @@ def client_prefix(text: str) -> str | None:
 def _checked_client_prefix(text: str) -> str:
     prefix = client_prefix(text)
     if prefix is None:
-        what = f"{text!r} is not a client prefix"
-        raise PydanticCustomError("springtide", "{what}; {fix}", {"what": what, "fix": WRITE_CLIENT_PREFIX})
+        raise fault(f"{text!r} is not a client prefix", WRITE_CLIENT_PREFIX)
     return prefix
+
+
+def _each_once(edges: list[str]) -> list[str]:
+    if len(set(edges)) < len(edges):
+        raise fault("names an edge twice", "name each once")
+    return edges
 
 
 # UTC, like 2026-01-02T03:05:00Z.
 Instant = Annotated[str, AfterValidator(_checked_instant)]
 # In its shortest form.
 ClientPrefix = Annotated[str, AfterValidator(_checked_client_prefix)]
+# Names of edges, each once.
+Edges = Annotated[list[str], Field(min_length=1), AfterValidator(_each_once)]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from ipaddress import ip_network
 from typing import Any
 
 from springtide.fleet import TenantRule, prefix_order
 from springtide.laws.entry import Part
 from springtide.laws.recovery.policy import RecoveryPolicy
 from springtide.policy import EnforcePolicy
-from springtide.policy.enforce import excluded
 
 
 def own_sides(rules: Iterable[TenantRule]) -> list[Part]:
@@ -30,7 +30,7 @@ def enforcement(policy: EnforcePolicy, recovery: RecoveryPolicy, opted_out: Sequ
     By routes, neither a lift nor a brake nor a record nor a copy means anything. Nor can routes leave a tenant alone:
     a rule of `validate` refuses such a bundle.
     """
-    left_alone = excluded(policy)
+    left_alone = sorted(policy.excluded, key=lambda text: prefix_order(ip_network(text)))
     fields: dict[str, Any] = {"by": policy.by, "otherwise": policy.otherwise, "live": policy.live}
     if left_alone:
         fields["excluded"] = left_alone

@@ -7,40 +7,29 @@ last change.
 
 from __future__ import annotations
 
-from springtide.section import MAX_TTL_S, Section, tunable
+from pydantic import Field
+
+from springtide.section import MAX_TTL_S, Section
+
+# What to do where limits contradict.
+FIX = "lower suppress_above, or raise half_life_s or max_suppress_s"
 
 
 class DampingPolicy(Section):
     """Flap damping of published windows (RFC 2439): each change costs 1, the cost halves every half_life_s."""
 
-    half_life_s: int = tunable(
-        1800,
-        "Seconds in which the penalty halves.",
-        source="routers (Cisco, Juniper) take 15 minutes for routes that flap in seconds; ours is six rounds",
-        ge=5,
-        le=MAX_TTL_S,
-    )
-    suppress_above: float = tunable(
-        2.5,
-        "Penalty above which rises are held back. Falls never are.",
-        source="the third change in a row; a change in every round would reach 3.0, so it can fire",
-        ge=0.5,
-        le=100.0,
-    )
-    reuse_below: float = tunable(
-        0.75,
-        "Penalty below which rises are let through again.",
-        source="routers (Cisco, Juniper) take 750 of the 1000 that one flap costs: three quarters of one change",
-        ge=0.1,
-        le=100.0,
-    )
-    max_suppress_s: int = tunable(
-        3600,
-        "Longest that a rise is held back after the last change, seconds.",
-        source="routers (Cisco, Juniper) take 60 minutes",
-        ge=5,
-        le=MAX_TTL_S,
-    )
+    half_life_s: int = Field(default=1800, ge=5, le=MAX_TTL_S)
+    """Seconds in which the penalty halves.
+    Source: routers (Cisco, Juniper) take 15 minutes for routes that flap in seconds; ours is six rounds."""
+    suppress_above: float = Field(default=2.5, ge=0.5, le=100.0)
+    """Penalty above which rises are held back. Falls never are.
+    Source: the third change in a row; a change in every round would reach 3.0, so it can fire."""
+    reuse_below: float = Field(default=0.75, ge=0.1, le=100.0)
+    """Penalty below which rises are let through again.
+    Source: routers (Cisco, Juniper) take 750 of the 1000 that one flap costs: three quarters of one change."""
+    max_suppress_s: int = Field(default=3600, ge=5, le=MAX_TTL_S)
+    """Longest that a rise is held back after the last change, seconds.
+    Source: routers (Cisco, Juniper) take 60 minutes."""
 
     @property
     def ceiling(self) -> float:

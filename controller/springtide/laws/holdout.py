@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import hashlib
 
+from pydantic import Field
+
 from springtide.fleet import Fleet
-from springtide.section import Section, tunable
+from springtide.section import Section
 
 
 class HoldoutPolicy(Section):
     """Edges that keep the kernel's default for every destination, so that the benefit is a measured difference."""
 
-    edge_share: float = tunable(
-        0.05,
-        "Share of each PoP's edges that is held out, chosen by a hash of their names. 0 holds none out.",
-        source="one edge in twenty pays for knowing; its connections work as without Springtide",
-        ge=0.0,
-        le=0.5,
-    )
-    min_edges: int = tunable(
-        5,
-        "A PoP with at least this many edges holds out at least one; a smaller one none.",
-        source="with fewer, one edge is more than a fifth of the PoP",
-        ge=2,
-        le=1000,
-    )
+    edge_share: float = Field(default=0.05, ge=0.0, le=0.5)
+    """Share of each PoP's edges that is held out, chosen by a hash of their names. 0 holds none out.
+    Source: one edge in twenty pays for knowing; its connections work as without Springtide."""
+    min_edges: int = Field(default=5, ge=2, le=1000)
+    """A PoP with at least this many edges holds out at least one; a smaller one none.
+    Source: with fewer, one edge is more than a fifth of the PoP."""
 
 
 def held_out_edges(fleet: Fleet, policy: HoldoutPolicy) -> frozenset[str]:

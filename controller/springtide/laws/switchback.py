@@ -21,14 +21,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field
-from pydantic_core import PydanticCustomError
 
-from springtide.document import Document
+from springtide.document import Document, fault
 from springtide.errors import Problem
-from springtide.section import Section, tunable
+from springtide.section import Section
+
+if TYPE_CHECKING:
+    from springtide.policy import Policy
 
 HOUR_S, DAY_S = 3600, 86_400
 Kind = Literal["holdout", "switchback", "share"]
@@ -36,79 +38,43 @@ Kind = Literal["holdout", "switchback", "share"]
 
 def _checked_shares(shares: list[float]) -> list[float]:
     if not 1 <= len(shares) <= 9 or sorted(set(shares)) != shares or not all(0.05 <= one <= 0.95 for one in shares):
-        what, fix = f"{shares} are no shares to compare", "write one to nine of 0.05 to 0.95, the smallest first"
-        raise PydanticCustomError("springtide", "{what}; {fix}", {"what": what, "fix": fix})
+        raise fault(f"{shares} are no shares to compare", "write one to nine of 0.05 to 0.95, the smallest first")
     return shares
-
-
-def _shares() -> Any:
-    source = "an effect that is the same at a tenth and at nine tenths is one that does not come from sharing a queue"
-    return Field(
-        default=[0.1, 0.5, 0.9],
-        description="With kind share, the shares of a pair's connections that are treated, one after the other.",
-        json_schema_extra={"source": source, "choices": "one to nine different shares of 0.05 to 0.95, rising"},
-    )
 
 
 class ExperimentPolicy(Section):
     """By what the benefit is measured, and when all is switched off to see that it is still there."""
 
-    kind: Kind = tunable(
-        "holdout",
-        "holdout: edges that are held out (section holdout). switchback: pairs of PoPs are on and off for whole "
-        "periods. share: an edge that paces draws the treated connections, as many as `shares` says.",
-        source="held-out edges need nothing to be switched; a fleet with fewer than five edges a PoP has none",
-    )
-    shares: Annotated[list[float], AfterValidator(_checked_shares)] = _shares()
-    period_rounds: int = tunable(
-        12,
-        "Rounds for which a pair stays on or off, or at one share.",
-        source="an hour: long against the wash-out, short against the day's tide",
-        ge=4,
-        le=288,
-    )
-    washout_rounds: int = tunable(
-        3,
-        "Rounds at the beginning of each period that do not count.",
-        source="one until the decision is pushed, one in which it reaches edges in waves, one for what began before",
-        ge=2,
-        le=96,
-    )
-    block_periods: int = tunable(
-        4,
-        "Periods of a block, half of them on and half off; an even number.",
-        source="six orders; a block of hours compares like with like better than one of days",
-        ge=2,
-        le=24,
-    )
-    seed: str = tunable(
-        "",
-        "What the hashes begin with: another text draws other orders.",
-        source="the orders are to be known before the experiment, and not chosen after it",
-        choices="a text of at most 64 characters",
-        max_length=64,
-    )
-    disable_every_days: int = tunable(
-        0,
-        "Days from one disable test to the next, in which no pair has a window of its own; 0 makes none.",
-        source="none, as it costs all of the gain while it lasts; weekly shows that the way back works",
-        ge=0,
-        le=90,
-    )
-    disable_for_s: int = tunable(
-        3600,
-        "Seconds that a disable test lasts.",
-        source="an hour: as a period",
-        ge=600,
-        le=21_600,
-    )
-    disable_at_hour: int = tunable(
-        3,
-        "Hour of the day, UTC, at which a disable test begins.",
-        source="when people are few; choose one when somebody watches",
-        ge=0,
-        le=23,
-    )
+    kind: Kind = "holdout"
+    """holdout: edges that are held out (section holdout). switchback: pairs of PoPs are on and off for whole periods.
+    share: an edge that paces draws the treated connections, as many as `shares` says.
+    Source: held-out edges need nothing to be switched; a fleet with fewer than five edges a PoP has none."""
+    shares: Annotated[list[float], AfterValidator(_checked_shares)] = Field(default=[0.1, 0.5, 0.9])
+    """With kind share, the shares of a pair's connections that are treated, one after the other.
+    Range: one to nine different shares of 0.05 to 0.95, rising.
+    Source: an effect that is the same at a tenth and at nine tenths is one that does not come from sharing a queue."""
+    period_rounds: int = Field(default=12, ge=4, le=288)
+    """Rounds for which a pair stays on or off, or at one share.
+    Source: an hour: long against the wash-out, short against the day's tide."""
+    washout_rounds: int = Field(default=3, ge=2, le=96)
+    """Rounds at the beginning of each period that do not count.
+    Source: one until the decision is pushed, one in which it reaches edges in waves, one for what began before."""
+    block_periods: int = Field(default=4, ge=2, le=24)
+    """Periods of a block, half of them on and half off; an even number.
+    Source: six orders; a block of hours compares like with like better than one of days."""
+    seed: str = Field(default="", max_length=64)
+    """What the hashes begin with: another text draws other orders.
+    Range: a text of at most 64 characters.
+    Source: the orders are to be known before the experiment, and not chosen after it."""
+    disable_every_days: int = Field(default=0, ge=0, le=90)
+    """Days from one disable test to the next, in which no pair has a window of its own; 0 makes none.
+    Source: none, as it costs all of the gain while it lasts; weekly shows that the way back works."""
+    disable_for_s: int = Field(default=3600, ge=600, le=21_600)
+    """Seconds that a disable test lasts.
+    Source: an hour: as a period."""
+    disable_at_hour: int = Field(default=3, ge=0, le=23)
+    """Hour of the day, UTC, at which a disable test begins.
+    Source: when people are few; choose one when somebody watches."""
 
     @property
     def switches(self) -> bool:
@@ -222,10 +188,9 @@ def disable_tests(law: ExperimentPolicy, since_unix_s: int, until_unix_s: int) -
         began += every_s
 
 
-def contradictions(
-    document: Document, law: ExperimentPolicy, max_trial_permille: int, paced: bool
-) -> Iterator[Problem]:
+def contradictions(document: Document, policy: Policy) -> Iterator[Problem]:
     """Rules between keys."""
+    law, most = policy.experiment, policy.enforce.max_trial_permille
     if law.block_periods % 2:
         message = f"is {law.block_periods}, of which no half is on"
         yield document.problem(("experiment", "block_periods"), message, "write an even number")
@@ -236,13 +201,13 @@ def contradictions(
         )
     if law.kind != "share":
         return
-    if not paced:
+    if not policy.paces(0):
         message = "is share, which edges draw that pace, and no edge enforces by bpf"
         yield document.problem(("experiment", "kind"), message, "write switchback, or enforce: {by: bpf}")
     rest = untreated_permille(law.shares[0])
-    if rest > max_trial_permille:
+    if rest > most:
         message = f"begin with {law.shares[0]:g}: {rest} of 1000 connections start with the kernel's default, "
-        message += f"above enforce.max_trial_permille = {max_trial_permille}"
+        message += f"above enforce.max_trial_permille = {most}"
         yield document.problem(("experiment", "shares"), message, "raise it, or leave out the smallest share")
 
 

@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+from pydantic import Field
+
 from springtide.document import Document, load, validate
 from springtide.errors import InputError, Problem
+from springtide.laws import switchback as of_experiment
 from springtide.laws.congestion import policy as of_congestion
 from springtide.laws.congestion.policy import CongestionDampingPolicy, CongestionOverride, CongestionPolicy
 from springtide.laws.damping import DampingPolicy
@@ -21,11 +24,10 @@ from springtide.laws.recovery.policy import RecoveryOverride, RecoveryPolicy
 from springtide.laws.start import policy as of_start
 from springtide.laws.start.policy import StartOverride, StartPolicy
 from springtide.laws.switchback import ExperimentPolicy
-from springtide.laws.switchback import contradictions as of_experiment
 from springtide.policy import enforce as of_enforce
 from springtide.policy.enforce import EnforceOverride, EnforcePolicy
 from springtide.policy.sections import BundlePolicy, CompletenessPolicy, GatePolicy, RetentionPolicy, RoundPolicy
-from springtide.section import Section, items, tunable
+from springtide.section import Section
 
 Mode = Literal["act", "advise"]
 # What stands before the rest of a sentence, wherever something is refused or closes for that reason.
@@ -33,28 +35,26 @@ ADVICE_ONLY = "advice only (mode: advise): nothing is pushed"
 
 
 class Policy(Section):
-    mode: Mode = tunable(
-        "act",
-        "act: rounds are published for rollout.yml. advise: everything runs and is decided, and nothing is pushed.",
-        source="an operator sees what would be gained before anything is risked",
-    )
+    mode: Mode = "act"
+    """act: rounds are published for rollout.yml. advise: everything runs and is decided, and nothing is pushed.
+    Source: an operator sees what would be gained before anything is risked."""
     round: RoundPolicy = RoundPolicy()
     completeness: CompletenessPolicy = CompletenessPolicy()
     initcwnd: InitcwndPolicy = InitcwndPolicy()
     damping: DampingPolicy = DampingPolicy()
     holdout: HoldoutPolicy = HoldoutPolicy()
     experiment: ExperimentPolicy = ExperimentPolicy()
-    overrides: list[Override] = items(Override.commented())
+    overrides: list[Override] = Field(default_factory=list)
     congestion: CongestionPolicy = CongestionPolicy()
     congestion_damping: CongestionDampingPolicy = CongestionDampingPolicy()
-    congestion_overrides: list[CongestionOverride] = items(CongestionOverride.commented())
+    congestion_overrides: list[CongestionOverride] = Field(default_factory=list)
     start: StartPolicy = StartPolicy()
-    start_overrides: list[StartOverride] = items(StartOverride.commented())
+    start_overrides: list[StartOverride] = Field(default_factory=list)
     recovery: RecoveryPolicy = RecoveryPolicy()
-    recovery_overrides: list[RecoveryOverride] = items(RecoveryOverride.commented())
+    recovery_overrides: list[RecoveryOverride] = Field(default_factory=list)
     bundle: BundlePolicy = BundlePolicy()
     enforce: EnforcePolicy = EnforcePolicy()
-    enforce_overrides: list[EnforceOverride] = items(EnforceOverride.commented())
+    enforce_overrides: list[EnforceOverride] = Field(default_factory=list)
     gate: GatePolicy = GatePolicy()
     retention: RetentionPolicy = RetentionPolicy()
 
@@ -72,11 +72,15 @@ class Policy(Section):
 
     def enforce_of(self, edge: str, pop: str, now_unix_s: int) -> EnforcePolicy:
         """How one edge enforces a bundle of this round."""
-        return of_enforce.enforce_of(self.enforce, self.enforce_overrides, edge, pop, now_unix_s)
+        found = next((one for one in self.enforce_overrides if one.covers(edge, pop, now_unix_s)), None)
+        if found is None:
+            return self.enforce
+        return self.enforce.model_copy(update={"by": found.by, "otherwise": found.otherwise or self.enforce.otherwise})
 
     def paces(self, now_unix_s: int) -> bool:
-        """Whether any edge may enforce a bundle of this round by bpf."""
-        return of_enforce.paces(self.enforce, self.enforce_overrides, now_unix_s)
+        """Whether any edge may enforce a bundle of this round by bpf; of 0: of any round."""
+        words = self.enforce_overrides
+        return self.enforce.by == "bpf" or any(one.by == "bpf" and one.holds(now_unix_s) for one in words)
 
 
 def load_policy(path: Path) -> Policy:
@@ -91,17 +95,9 @@ def load_policy(path: Path) -> Policy:
 
 def contradictions(document: Document, policy: Policy) -> Iterator[Problem]:
     """Rules between keys: each key may be within its range, and yet contradict another."""
+    for part in (of_initcwnd, of_congestion, of_start, of_recovery, of_enforce, of_experiment):
+        yield from part.contradictions(document, policy)
     interval_s, keep = policy.round.interval_s, policy.retention
-    yield from of_initcwnd.contradictions(document, policy.initcwnd, policy.damping, policy.overrides, interval_s)
-    yield from of_congestion.contradictions(document, policy.congestion, policy.congestion_damping, interval_s)
-    paced = policy.enforce.by == "bpf" or any(one.by == "bpf" for one in policy.enforce_overrides)
-    most_on_trial = policy.enforce.max_trial_permille
-    yield from of_start.contradictions(
-        document, policy.start, policy.start_overrides, policy.overrides, most_on_trial, paced
-    )
-    yield from of_recovery.contradictions(document, policy.recovery_overrides)
-    yield from of_enforce.contradictions(document, policy.enforce, policy.enforce_overrides)
-    yield from of_experiment(document, policy.experiment, most_on_trial, paced)
     for low_keys, low, high_keys, high in (
         # An edge may use a value until its bundle expires: a fresh decision must outlive the bundle that carries it.
         (("bundle", "ttl_s"), policy.bundle.ttl_s, ("initcwnd", "ttl_s"), policy.initcwnd.ttl_s),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -12,7 +12,10 @@ from springtide.document import Document
 from springtide.errors import Problem
 from springtide.override import PathWord
 from springtide.override import contradictions as contradicting
-from springtide.section import Section, tunable
+from springtide.section import Section
+
+if TYPE_CHECKING:
+    from springtide.policy import Policy
 
 # A segment.
 MIN_COPIED_BYTES = 1460
@@ -21,75 +24,46 @@ MIN_COPIED_BYTES = 1460
 class RecoveryPolicy(Section):
     """How soon a lost SYN or SYN-ACK is sent again, and where segments are sent twice, on edges that enforce by bpf."""
 
-    handshake: bool = tunable(
-        False,
-        "Whether paths get a timeout of their own. A connection to a host that does not answer then fails sooner too: "
-        "the kernel tries as often as before.",
-        source="off: it departs from RFC 6298, which asks for a second where nothing is known",
-    )
-    window_rounds: int = tunable(
-        12,
-        "Rounds whose connections count, the present one included. A value outlives its last evidence by as long, and "
-        "where one did harm nothing is given for as long; twice as long each time that it is within a day.",
-        source="an hour of five-minute rounds: most prefixes see few connections in one",
-        ge=1,
-        le=288,
-    )
-    min_connections: int = tunable(
-        100,
-        "Handshakes that these rounds must show of a path; of copies, first flights.",
-        source="of 100 the 99 % quantile is the second largest",
-        ge=10,
-        le=1_000_000,
-    )
-    margin: float = tunable(
-        1.5,
-        "Timeout as a multiple of the 99 % quantile of handshakes' round trips, on the edge where it is largest.",
-        source="at 100 ms a lost SYN costs 150 ms instead of 1000, a lost SYN-ACK 200; below 1 each SYN is sent twice",
-        ge=1.1,
-        le=5,
-    )
-    copies: bool = tunable(
-        False,
-        "Whether the SYN-ACK and the first segments are sent twice on paths that lose at random.",
-        source="off: copies cost bytes, and do harm where a path is full",
-    )
-    copied_bytes: int = tunable(
-        20_000,
-        "Bytes at the beginning of each such connection that are sent twice.",
-        source="at 100 ms and 2 % loss 10 kB took 209 ms in the mean instead of 272, and 100 kB 512 instead of 640; "
-        "copies of everything gave 100 kB 30 ms more, for half more bytes",
-        ge=MIN_COPIED_BYTES,
-        le=MAX_COPIED_BYTES,
-    )
-    copies_permille: int = tunable(
-        20,
-        "Bytes of copies for each thousand bytes that an edge sends, at most.",
-        source="two in a hundred are within what a network's load changes from minute to minute",
-        ge=1,
-        le=1000,
-    )
+    handshake: bool = False
+    """Whether paths get a timeout of their own. A connection to a host that does not answer then fails sooner too: the
+    kernel tries as often as before.
+    Source: off: it departs from RFC 6298, which asks for a second where nothing is known."""
+    window_rounds: int = Field(default=12, ge=1, le=288)
+    """Rounds whose connections count, the present one included. A value outlives its last evidence by as long, and
+    where one did harm nothing is given for as long; twice as long each time that it is within a day.
+    Source: an hour of five-minute rounds: most prefixes see few connections in one."""
+    min_connections: int = Field(default=100, ge=10, le=1_000_000)
+    """Handshakes that these rounds must show of a path; of copies, first flights.
+    Source: of 100 the 99 % quantile is the second largest."""
+    margin: float = Field(default=1.5, ge=1.1, le=5)
+    """Timeout as a multiple of the 99 % quantile of handshakes' round trips, on the edge where it is largest.
+    Source: at 100 ms a lost SYN costs 150 ms instead of 1000, a lost SYN-ACK 200; below 1 each SYN is sent twice."""
+    copies: bool = False
+    """Whether the SYN-ACK and the first segments are sent twice on paths that lose at random.
+    Source: off: copies cost bytes, and do harm where a path is full."""
+    copied_bytes: int = Field(default=20_000, ge=MIN_COPIED_BYTES, le=MAX_COPIED_BYTES)
+    """Bytes at the beginning of each such connection that are sent twice.
+    Source: at 100 ms and 2 % loss 10 kB took 209 ms in the mean instead of 272, and 100 kB 512 instead of 640; copies
+    of everything gave 100 kB 30 ms more, for half more bytes."""
+    copies_permille: int = Field(default=20, ge=1, le=1000)
+    """Bytes of copies for each thousand bytes that an edge sends, at most.
+    Source: two in a hundred are within what a network's load changes from minute to minute."""
 
 
 class RecoveryOverride(PathWord):
-    """An operator's word for how connections to one PoP or client prefix recover, until an instant; edges by: bpf."""
+    """An operator's word for how connections to one PoP or client prefix recover, until an instant; edges by: bpf.
+    Each item: {src: ams, to: 192.0.2.0/24, copied_bytes: 0, until: '2026-01-02T03:05:00Z', reason: their firewall};
+    handshake_timeout_ms: 0 keeps the kernel's second, copied_bytes: 0 sends nothing twice; what is not named is
+    decided."""
 
     # None: as the law decides. 0: as the kernel does.
     handshake_timeout_ms: Annotated[int, Field(ge=0, le=MAX_HANDSHAKE_TIMEOUT_MS)] | None = None
     copied_bytes: Annotated[int, Field(ge=0, le=MAX_COPIED_BYTES)] | None = None
 
-    @staticmethod
-    def commented() -> str:
-        """The empty section as the default policy.yaml has it."""
-        return f"""\
-# {RecoveryOverride.__doc__}
-# Each item: {{src: ams, to: 192.0.2.0/24, copied_bytes: 0, until: '2026-01-02T03:05:00Z', reason: their firewall}};
-# handshake_timeout_ms: 0 keeps the kernel's second, copied_bytes: 0 sends nothing twice; what is not named is decided.
-recovery_overrides: []"""
 
-
-def contradictions(document: Document, words: Sequence[RecoveryOverride]) -> Iterator[Problem]:
-    """Keys that contradict each other."""
+def contradictions(document: Document, policy: Policy) -> Iterator[Problem]:
+    """Rules between keys."""
+    words = policy.recovery_overrides
     yield from contradicting(document, "recovery_overrides", words)
     for index, word in enumerate(words):
         if word.handshake_timeout_ms is None and word.copied_bytes is None:
