@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 from springtide import instants
-from springtide.bundles.back import going_back, renewed
 from springtide.bundles.model import Document, parse
+from springtide.bundles.published import going_back, renewed
 from springtide.bundles.render import render as render_contributions
 from springtide.bundles.validate import Context, parsed_problems
 from springtide.fleet import Fleet

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from springtide.bundles.back import going_back
 from springtide.bundles.model import parse
+from springtide.bundles.published import going_back
 from springtide.bundles.render import render
 from springtide.bundles.validate import Context, parsed_problems
 from springtide.fleet import Fleet

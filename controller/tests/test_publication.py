@@ -21,9 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from springtide import instants
 from springtide.bundles import caps
-from springtide.bundles.back import going_back, renewed
 from springtide.bundles.model import Document, Documents, fields_of, seal
-from springtide.bundles.published import PublishedBundles
+from springtide.bundles.published import PublishedBundles, going_back, renewed
 from springtide.errors import InputError, SpringtideError
 from springtide.jobs import audit
 from springtide.jobs import publish as jobs
@@ -299,7 +298,7 @@ def changed(of: Document, **fields: Any) -> Document:
     ],
 )
 def test_a_fleet_leaves_bbr_in_parts(before: Documents, after: Documents, expected: list[str]) -> None:
-    found = list(caps.congestion_problems("publish", caps.congestion_difference(before, after), BundlePolicy()))
+    found = list(caps.congestion_problems("publish", before, after, BundlePolicy()))
     what = " edges' client prefixes leave BBR or have it otherwise"
     assert [problem.message.split(", over")[0] for problem in found] == [f"{count}{what}" for count in expected]
 

@@ -341,9 +341,9 @@ def test_no_bundle_is_parsed_twice_on_its_way_from_rendering_to_disk(
     folder = PublishFolder(tmp_path)
     parsed: Counter[bytes] = Counter()
 
-    def counted(where: str, content: bytes, max_bytes: int | None = None) -> Document:
+    def counted(where: str, content: bytes) -> Document:
         parsed[content] += 1
-        return parse(where, content, max_bytes)
+        return parse(where, content)
 
     for module in (model, validate):
         monkeypatch.setattr(module, "parse", counted)

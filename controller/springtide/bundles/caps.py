@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from springtide import instants
 from springtide._core import BESIDE
@@ -16,8 +16,27 @@ from springtide.laws.start.policy import StartPolicy
 from springtide.laws.switchback import disable_test, last_rounds, off_pairs
 from springtide.policy import BundlePolicy, Policy
 
+# An edge and a prefix.
 Value = tuple[str, str]
+What = TypeVar("What")
 FIX = "look at `springtide diff`; if it is intended, use --force --reason TEXT"
+
+
+@dataclass(frozen=True)
+class Changes(Generic[What]):
+    """What happens to values of one kind."""
+
+    added: Mapping[Value, What]
+    changed: Mapping[Value, tuple[What, What]]
+    withdrawn: Mapping[Value, What]
+
+
+def changes(old: Mapping[Value, What], new: Mapping[Value, What]) -> Changes[What]:
+    return Changes(
+        added={key: new[key] for key in new.keys() - old.keys()},
+        changed={key: (old[key], new[key]) for key in old.keys() & new.keys() if old[key] != new[key]},
+        withdrawn={key: old[key] for key in old.keys() - new.keys()},
+    )
 
 
 @dataclass(frozen=True)
@@ -70,14 +89,10 @@ Starts = Mapping[Value, Start]
 
 
 @dataclass(frozen=True)
-class Difference:
-    """Starts as (edge, prefix) -> values, and what happens to each: one whose window goes is withdrawn, though a trial
-    may remain. `before` and `after` count those with a window, `carried` with what is on trial, `received` those that
-    had a receive window."""
+class Difference(Changes[Start]):
+    """What happens to starts: one whose window goes is withdrawn, though a trial may remain. `before` and `after` count
+    those with a window, `carried` with what is on trial, `received` those that had a receive window."""
 
-    added: Starts
-    changed: Mapping[Value, tuple[Start, Start]]
-    withdrawn: Starts
     before: int
     after: int
     carried: tuple[int, int]
@@ -95,13 +110,20 @@ def starts(documents: Documents) -> dict[Value, Start]:
 
 
 def _start(entry: Part) -> Start:
-    own = (entry.initcwnd or 0, entry.start_rate, entry.connection_rate)
-    others = tuple((name, getattr(entry, name)) for name in sorted(vars(entry).keys() - _NAMED))
-    trial, rest = entry.trial, (entry.default_resent or 0, entry.receive_window, others)
-    if trial is None:
-        return Start(*own, 0, NO_VALUES, *rest)
-    on_trial = Values(trial.initcwnd or 0, trial.start_rate, trial.connection_rate)
-    return Start(*own, trial.permille, on_trial, *rest)
+    trial = entry.trial
+    return Start(
+        **_values(entry),
+        permille=0 if trial is None else trial.permille,
+        trial=NO_VALUES if trial is None else Values(**_values(trial)),
+        default_resent=entry.default_resent or 0,
+        receive_window=entry.receive_window,
+        others=tuple((name, getattr(entry, name)) for name in sorted(vars(entry).keys() - _NAMED)),
+    )
+
+
+def _values(part: Part) -> dict[str, Any]:
+    rates = {name: getattr(part, name) for name in ("start_rate", "connection_rate")}
+    return {"window": part.initcwnd or 0, **rates}
 
 
 def difference(before: Documents, after: Documents) -> Difference:
@@ -236,81 +258,23 @@ def by_design(found: Difference, before: Documents, after: Documents, turns: Tur
     )
 
 
-class Choice(NamedTuple):
-    """Which congestion control clients get: from how many bytes on, and whether from the first where none can wait."""
-
-    algorithm: str
-    from_bytes: int
-    always: bool
-
-
-class Recovery(NamedTuple):
-    """How connections recover from loss, 0 as the kernel does: the handshake's timeout, and what is sent twice."""
-
-    handshake_timeout_ms: int
-    copied_bytes: int
-
-
-What = TypeVar("What")
-
-
-@dataclass(frozen=True)
-class Changes(Generic[What]):
-    """Changes of one kind of value, each by (edge, prefix)."""
-
-    added: Mapping[Value, What]
-    changed: Mapping[Value, tuple[What, What]]
-    withdrawn: Mapping[Value, What]
-
-
-def changes(old: Mapping[Value, What], new: Mapping[Value, What]) -> Changes[What]:
-    return Changes(
-        added={key: new[key] for key in new.keys() - old.keys()},
-        changed={key: (old[key], new[key]) for key in old.keys() & new.keys() if old[key] != new[key]},
-        withdrawn={key: old[key] for key in old.keys() - new.keys()},
-    )
-
-
-@dataclass(frozen=True)
-class CongestionDifference(Changes[Choice]):
-    """`clients`: how many prefixes PoPs had on another algorithm."""
-
-    before: int
-    clients: int
-
-
-def choices(documents: Documents) -> dict[Value, Choice]:
+def choices(documents: Documents) -> dict[Value, Part]:
+    """Which congestion control clients get, by edge and prefix."""
     return {
-        (edge, prefix): Choice(one.algorithm, one.from_bytes, bool(one.always))
+        (edge, prefix): choice
         for edge, document in documents.items()
-        for prefix, one in document.bundle.congestion.items()
+        for prefix, choice in document.bundle.congestion.items()
     }
 
 
-def recoveries(documents: Documents) -> dict[Value, Recovery]:
-    return {
-        (edge, entry.prefix): Recovery(entry.handshake_timeout_ms or 0, entry.copied_bytes or 0)
-        for edge, document in documents.items()
-        for entry in document.bundle.entries
-        if entry.handshake_timeout_ms or entry.copied_bytes
-    }
-
-
-def congestion_difference(before: Documents, after: Documents) -> CongestionDifference:
-    old, new = choices(before), choices(after)
-    return CongestionDifference(
-        **vars(changes(old, new)),
-        before=len(old),
-        clients=len({(before[edge].bundle.pop, prefix) for edge, prefix in old}),
-    )
-
-
-def congestion_problems(where: str, found: CongestionDifference, policy: BundlePolicy) -> Iterator[Problem]:
+def congestion_problems(where: str, before: Documents, after: Documents, policy: BundlePolicy) -> Iterator[Problem]:
     """As `problems`. What is added needs no cap: the law itself lets in congestion.max_new a round and PoP."""
-    limit = policy.max_congestion_withdrawn_share
+    old, limit = choices(before), policy.max_congestion_withdrawn_share
+    found = changes(old, choices(after))
     moved = len(found.withdrawn) + len(found.changed)
-    if found.clients >= policy.caps_from_routes and moved > limit * found.before:
-        message = f"{moved} of {found.before} edges' client prefixes leave BBR or have it otherwise, over "
+    clients = {(before[edge].bundle.pop, prefix) for edge, prefix in old}
+    if len(clients) >= policy.caps_from_routes and moved > limit * len(old):
+        message = f"{moved} of {len(old)} edges' client prefixes leave BBR or have it otherwise, over "
         message += f"bundle.max_congestion_withdrawn_share = {limit}"
         yield Problem(where, "cap max_congestion_withdrawn_share", message, FIX)
 

@@ -76,19 +76,12 @@ def seal(fields: Mapping[str, Any]) -> Document:
     return Document(Bundle(**fields, digest=digest), content)
 
 
-def parse(where: str, content: bytes, max_bytes: int | None = None) -> Document:
+def parse(where: str, content: bytes) -> Document:
     """Bytes from elsewhere, checked against the document's shape. Raises InputError with the first problem."""
-    if max_bytes is not None and len(content) > max_bytes:
-        message = f"is larger than bundle.max_bytes = {max_bytes}"
-        raise InputError([Problem(where, "file", message, "find out what made it grow before raising the limit")])
     if problem := shape_problem(content):
         raise InputError([Problem(where, *problem)])
-    return Document(_read(content), content)
-
-
-def _read(content: bytes) -> Bundle:
     found = json.loads(content, object_hook=lambda fields: Part(**fields))
-    return Bundle(**vars(found))
+    return Document(Bundle(**vars(found)), content)
 
 
 def read_folder(folder: Path, damaged: dict[Path, str] | None = None) -> dict[str, Document]:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_network
+from itertools import chain
 from typing import Any
 
 from springtide import instants
 from springtide._core import MAX_ENTRIES
-from springtide.bundles.enforce import enforcement, own_sides
 from springtide.bundles.model import SCHEMA_VERSION, Document, seal
+from springtide.bundles.receivers import receive_windows
 from springtide.bundles.validate import Context, destination_findings
 from springtide.document import dotted
 from springtide.fleet import Fleet, parse_prefix, prefix_order
 from springtide.laws.base import Contribution
 from springtide.laws.entry import Part, to_json
 from springtide.laws.holdout import held_out_edges
-from springtide.policy import BundlePolicy, Policy
+from springtide.policy import BundlePolicy, EnforcePolicy, Policy
 from springtide.policy.names import unknown
-
-Given = Mapping[str, Mapping[str, int]]
-# What a receiver announces by itself: 65,535 bytes in segments of 1460. A smaller value would lower it.
-ANNOUNCED_ANYWAY = 44
 
 
 @dataclass(frozen=True)
@@ -56,29 +54,53 @@ def render(
     given = list(contributions)
     merged = _Merged(fleet, policy, round_unix_s, given)
     documents, too_many = {}, {}
-    opted_out = own_sides(fleet.tenant_rules())
-    for pop in fleet.pops:
-        for edge in fleet.pops[pop].edges:
-            fields: dict[str, Any] = {
-                "schema_version": SCHEMA_VERSION,
-                "edge": edge,
-                "pop": pop,
-                "round": instants.show(round_unix_s),
-                "policy_version": policy.version,
-                "created_at": instants.show(created_unix_s),
-                "expires_at": instants.show(round_unix_s + policy.bundle.ttl_s),
-            }
-            enforce = enforcement(policy.enforce_of(edge, pop, round_unix_s), policy.recovery, opted_out)
-            fields |= {"enforce": enforce, "entries": merged.of(edge, pop, enforce)}
-            documents[edge] = seal(fields)
-            if enforce.by == "bpf":
-                starts = [one for part in given if part.by == "bpf" for one in part.entries.get(edge, ())]
-                fields["entries"], dropped = _fitting(fields["entries"], starts, documents[edge], policy.bundle)
-                if dropped:
-                    documents[edge], too_many[edge] = seal(fields), dropped
+    head = {
+        "schema_version": SCHEMA_VERSION,
+        "round": instants.show(round_unix_s),
+        "policy_version": policy.version,
+        "created_at": instants.show(created_unix_s),
+        "expires_at": instants.show(round_unix_s + policy.bundle.ttl_s),
+    }
+    for edge, pop in fleet.edges().items():
+        way = policy.enforce_of(edge, pop, round_unix_s)
+        enforce = _enforcement(way, policy.recovery.copies_permille, merged.context.opted_out)
+        entries = merged.of(edge, pop, enforce)
+        fields = {**head, "edge": edge, "pop": pop, "enforce": enforce}
+        documents[edge] = seal({**fields, "entries": entries})
+        if enforce.by == "bpf":
+            starts = [one for part in given if part.by == "bpf" for one in part.entries.get(edge, ())]
+            entries, dropped = _fitting(entries, starts, documents[edge], policy.bundle)
+            if dropped:
+                documents[edge], too_many[edge] = seal({**fields, "entries": entries}), dropped
     left_out = [name for one in given for name in one.left_out]
     overrides = (f"{dotted(keys)}: {what}" for keys, what, _ in unknown(fleet, policy))
     return Rendered(documents, left_out, [*overrides, *sorted(merged.unusable)], too_many)
+
+
+def _enforcement(policy: EnforcePolicy, copies_permille: int, opted_out: Sequence[Part]) -> Part:
+    """Way of enforcing that `policy` asks of an edge.
+
+    By routes, neither a lift nor a brake nor a record nor a copy means anything. Nor can routes leave a tenant alone:
+    a rule of `validate` refuses such a bundle.
+    """
+    fields: dict[str, Any] = {"by": policy.by, "otherwise": policy.otherwise, "live": policy.live}
+    if policy.excluded:
+        fields["excluded"] = sorted(policy.excluded, key=lambda text: prefix_order(ip_network(text)))
+    if policy.by == "routes":
+        return Part(**fields)
+    return Part(
+        **fields,
+        opted_out=opted_out or None,
+        lift_bytes=policy.lift_bytes,
+        lift_round_trips=policy.lift_round_trips or None,
+        brake=Part(
+            lost_permille=policy.brake_lost_permille,
+            connections=policy.brake_connections,
+            half_life_s=policy.brake_half_life_s,
+        ),
+        record_permille=policy.record_permille,
+        copies_permille=copies_permille,
+    )
 
 
 def _fitting(
@@ -115,18 +137,17 @@ class _Merged:
 
     def __init__(self, fleet: Fleet, policy: Policy, round_unix_s: int, given: Sequence[Contribution]) -> None:
         self.unusable: set[str] = set()
-        self._context = Context(fleet, policy, round_unix_s)
+        self.context = Context(fleet, policy, round_unix_s)
         self._given = given
-        self._receive: Given = {}
+        self._receive: Mapping[str, Mapping[str, int]] = {}
         if policy.enforce.receive_windows:
-            ways = ((name, edge) for name, pop in fleet.pops.items() for edge in pop.edges)
             starts = (
-                (name, one)
-                for name, edge in ways
+                (name, one.prefix, _window(one))
+                for edge, name in fleet.edges().items()
                 for part in self._parts(edge, policy.enforce_of(edge, name, round_unix_s).by)
                 for one in part
             )
-            self._receive = _receive_windows(fleet, starts)
+            self._receive = receive_windows(fleet, starts)
         self._held_out = held_out_edges(fleet, policy.holdout)
         # The edges of a PoP share most of what they are given.
         self._known: dict[tuple[object, ...], list[Part]] = {}
@@ -143,49 +164,18 @@ class _Merged:
         return [one.entries.get(edge, ()) for one in self._given if one.by in ("", by)]
 
     def _merge(self, pop: str, by: str, parts: Sequence[Sequence[Part]], receive: Mapping[str, int]) -> list[Part]:
-        found: dict[str, dict[str, Any]] = {prefix: {"receive_window": window} for prefix, window in receive.items()}
-        # What only one law names is its entry as it is: a copy of each would take as much memory again.
-        alone: dict[str, Part] = {}
-        for part in parts:
-            for one in part:
-                if one.prefix not in found and one.prefix not in alone:
-                    alone[one.prefix] = one
-                    continue
-                if (known := alone.pop(one.prefix, None)) is not None:
-                    found[one.prefix] = _values(known)
-                found[one.prefix].update(_values(one))
+        found = {prefix: Part(prefix=prefix, receive_window=window) for prefix, window in receive.items()}
+        for one in chain.from_iterable(parts):
+            # What only one law names is its entry as it is: a copy of each would take as much memory again.
+            found[one.prefix] = found[one.prefix].but(**vars(one)) if one.prefix in found else one
         usable = []
-        for text in (*found, *alone):
-            entry = alone[text] if text in alone else Part(prefix=text, **found[text])
-            problem = next(destination_findings(entry, pop, by, self._context), None)
+        for text, entry in found.items():
+            problem = next(destination_findings(entry, pop, by, self.context), None)
             if problem is not None:
                 self.unusable.add(f"{pop}: {problem[0]}")
             elif (prefix := parse_prefix(text)) is not None:
                 usable.append((prefix_order(prefix), entry))
         return [entry for _, entry in sorted(usable, key=lambda pair: pair[0])]
-
-
-def _values(one: Part) -> dict[str, Any]:
-    return {name: value for name, value in vars(one).items() if name != "prefix"}
-
-
-def _receive_windows(fleet: Fleet, starts: Iterable[tuple[str, Part]]) -> Given:
-    """PoP -> prefix of another one -> the largest window with which that one's edges start towards it, where it is more
-    than is announced anyway. `starts`: of each sending PoP what its edges are given."""
-    owners = {str(prefix): (pop, prefix.version) for prefix, pop in fleet.prefixes()}
-    most: dict[tuple[str, str, int], int] = {}
-    for sender, one in starts:
-        if one.prefix in owners:
-            receiver, version = owners[one.prefix]
-            pair: tuple[str, str, int] = (receiver, sender, version)
-            most[pair] = max(most.get(pair, 0), _window(one))
-    found: dict[str, dict[str, int]] = {}
-    for (receiver, sender, ip_version), window in most.items():
-        if window <= ANNOUNCED_ANYWAY:
-            continue
-        of_sender = (prefix for prefix in fleet.pops[sender].prefixes if prefix.version == ip_version)
-        found.setdefault(receiver, {}).update({str(prefix): window for prefix in of_sender})
-    return found
 
 
 def _window(one: Part) -> int:

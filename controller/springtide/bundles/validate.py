@@ -8,15 +8,15 @@ from functools import cached_property
 
 from springtide import instants
 from springtide._core import KERNEL_DEFAULT, bundle_problems
-from springtide.bundles.enforce import own_sides
 from springtide.bundles.model import Bundle, Document, parse
 from springtide.errors import InputError, Problem
-from springtide.fleet import Fleet, destination_problem, parse_prefix
+from springtide.fleet import Fleet, TenantRule, destination_problem, parse_prefix, prefix_order
 from springtide.laws.entry import Part
 from springtide.policy import CLIENT_PREFIX_LENGTH, Policy
 
 # Field, what is wrong, and what to do.
 Finding = tuple[str, str, str]
+GREW = "find out what made it grow before raising the limit"
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,16 @@ class Context:
         return self.fleet.edges()
 
     @cached_property
+    def opted_out(self) -> list[Part]:
+        """Sides of tenants that keep the kernel's default start, as bundles have them."""
+
+        def order(rule: TenantRule) -> tuple[int, tuple[int, int, int]]:
+            return rule.port or 0, (0, 0, 0) if rule.prefix is None else prefix_order(rule.prefix)
+
+        rules = sorted((rule for rule in self.fleet.tenant_rules() if rule.opted_out), key=order)
+        return [Part(port=rule.port, prefix=None if rule.prefix is None else str(rule.prefix)) for rule in rules]
+
+    @cached_property
     def owners(self) -> Mapping[str, str]:
         """Prefix -> PoP."""
         return {str(prefix): pop for prefix, pop in self.fleet.prefixes()}
@@ -42,10 +52,8 @@ class Context:
 def problems(where: str, document: Document, context: Context) -> list[Problem]:
     """Why a bundle may not be published; empty when it may. What every edge would refuse, then what fleet and
     policy do not allow."""
-    limit = context.policy.bundle.max_bytes
-    if len(document.content) > limit:
-        message = f"is larger than bundle.max_bytes = {limit}"
-        return [Problem(where, "file", message, "find out what made it grow before raising the limit")]
+    if found := _size_problems(where, document.content, context):
+        return found
     found = [Problem(where, field, what, fix) for field, what, fix in bundle_problems(document.content)]
     return found + [
         Problem(where, field, f"{message} (rule {name})", fix)
@@ -56,11 +64,21 @@ def problems(where: str, document: Document, context: Context) -> list[Problem]:
 
 def parsed_problems(where: str, content: bytes, context: Context) -> tuple[Document | None, list[Problem]]:
     """Bytes from elsewhere as a document, and its problems; no document where the shape is wrong."""
+    if found := _size_problems(where, content, context):
+        return None, found
     try:
-        document = parse(where, content, context.policy.bundle.max_bytes)
+        document = parse(where, content)
     except InputError as error:
         return None, [problem for problem in error.problems if isinstance(problem, Problem)]
     return document, problems(where, document, context)
+
+
+def _size_problems(where: str, content: bytes, context: Context) -> list[Problem]:
+    limit = context.policy.bundle.max_bytes
+    if len(content) <= limit:
+        return []
+    message = f"is larger than bundle.max_bytes = {limit}"
+    return [Problem(where, "file", message, GREW)]
 
 
 def _for_this_edge(bundle: Bundle, context: Context) -> Iterator[Finding]:
@@ -127,7 +145,7 @@ def _size(bundle: Bundle, context: Context) -> Iterator[Finding]:
     limit = context.policy.bundle.max_routes
     if len(bundle.windows) > limit:
         message = f"{len(bundle.windows)} with a window are over bundle.max_routes = {limit}"
-        yield "entries", message, "find out what made it grow before raising the limit"
+        yield "entries", message, GREW
 
 
 def _trials(bundle: Bundle, context: Context) -> Iterator[Finding]:
@@ -147,7 +165,7 @@ def _way(bundle: Bundle, context: Context) -> Iterator[Finding]:
 
 def _opted_out(bundle: Bundle, context: Context) -> Iterator[Finding]:
     """Tenants that fleet.yaml has opted out by now, and that an older round would start."""
-    found, wanted = bundle.enforce.opted_out, own_sides(context.fleet.tenant_rules())
+    found, wanted = bundle.enforce.opted_out, context.opted_out
     if not wanted or bundle.empty:
         return
     field = "enforce.opted_out"
@@ -171,7 +189,7 @@ def _congestion_size(bundle: Bundle, context: Context) -> Iterator[Finding]:
     limit = context.policy.bundle.max_congestion
     if len(bundle.congestion) > limit:
         message = f"{len(bundle.congestion)} with a congestion control are over bundle.max_congestion = {limit}"
-        yield "entries", message, "find out what made it grow before raising the limit"
+        yield "entries", message, GREW
 
 
 def _times(bundle: Bundle, context: Context) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from springtide.bundles.published import PublishedBundles
 from springtide.cli.options import json_option, publish_dir_option
 from springtide.cli.output import print_json, print_table
 from springtide.errors import InputError, Problem
+from springtide.laws.entry import Part
 from springtide.publication.folder import PublishFolder
 
 
@@ -44,11 +45,11 @@ def diff(what: str | None, publish_dir: Path, as_json: bool) -> None:
     elif what is not None:
         candidate = folder.publication(what)
         new = published.part(candidate / "edges")
-    found, of_clients = caps.difference(held, new), caps.congestion_difference(held, new)
+    found, of_clients = caps.difference(held, new), caps.changes(caps.choices(held), caps.choices(new))
     starts = _rows(found)
     rows = [(edge, prefix, _window(a), _window(b)) for edge, prefix, a, b in starts]
     clients = [(edge, prefix, _choice(a), _choice(b)) for edge, prefix, a, b in _rows(of_clients)]
-    of_recovery = caps.changes(caps.recoveries(held), caps.recoveries(new))
+    of_recovery = caps.changes(_recoveries(held), _recoveries(new))
     recoveries = [(edge, prefix, _recovery(a), _recovery(b)) for edge, prefix, a, b in _rows(of_recovery)]
     ways = _ways(held, new)
     names = ("edge", "prefix", "before", "after")
@@ -60,10 +61,7 @@ def diff(what: str | None, publish_dir: Path, as_json: bool) -> None:
         chosen = [dict(zip(names, row, strict=True)) for row in clients]
         head = {"publication": candidate.name, "before": found.before, "after": found.after}
         other = [dict(zip(("edge", "before", "after"), row, strict=True)) for row in ways]
-        recovering = [
-            dict(zip(names, (edge, prefix, a and a._asdict(), b and b._asdict()), strict=True))
-            for edge, prefix, a, b in _rows(of_recovery)
-        ]
+        recovering = [dict(zip(names, row, strict=True)) for row in _rows(of_recovery)]
         print_json({**head, "changes": listed, "congestion": chosen, "recovery": recovering, "enforced_by": other})
         return
     shown = [(edge, prefix, _start(a), _start(b)) for edge, prefix, a, b in starts]
@@ -83,7 +81,7 @@ def _ways(held: Documents, new: Documents) -> list[tuple[str, str, str]]:
     return sorted((edge, before, after) for edge, before, after in moved if before != after)
 
 
-def _rows(found: caps.Difference | caps.Changes[Any]) -> list[tuple[str, str, Any, Any]]:
+def _rows(found: caps.Changes[Any]) -> list[tuple[str, str, Any, Any]]:
     return sorted(
         [
             *((*key, None, value) for key, value in found.added.items()),
@@ -125,19 +123,29 @@ def _values(values: caps.Values) -> str:
     return f"{values.window} at {values.connection_rate:,} B/s, {values.start_rate:,} together"
 
 
-def _choice(choice: caps.Choice | None) -> str | None:
+def _choice(choice: Part | None) -> str | None:
     if choice is None:
         return None
     return f"{choice.algorithm} from {choice.from_bytes:,} B{' or always' if choice.always else ''}"
 
 
-def _recovery(values: caps.Recovery | None) -> str | None:
+def _recoveries(documents: Documents) -> dict[caps.Value, dict[str, int]]:
+    """How connections recover from loss, 0 as the kernel does: the handshake's timeout, and what is sent twice."""
+    found = {
+        (edge, entry.prefix): {name: getattr(entry, name) or 0 for name in ("handshake_timeout_ms", "copied_bytes")}
+        for edge, document in documents.items()
+        for entry in document.bundle.entries
+    }
+    return {key: values for key, values in found.items() if any(values.values())}
+
+
+def _recovery(values: dict[str, int] | None) -> str | None:
     if values is None:
         return None
-    timeout, copied = values
+    timeout, copied = values.values()
     given = [f"handshake again after {timeout} ms"] if timeout else []
     return ", ".join(given + ([f"{copied:,} B twice"] if copied else []))
 
 
-def _counts(found: caps.Difference | caps.Changes[Any]) -> str:
+def _counts(found: caps.Changes[Any]) -> str:
     return f"{len(found.added)} added, {len(found.changed)} changed, {len(found.withdrawn)} withdrawn"

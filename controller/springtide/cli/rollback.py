@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from springtide import instants
-from springtide.bundles.back import renewed
-from springtide.bundles.published import PublishedBundles
+from springtide.bundles.published import PublishedBundles, renewed
 from springtide.bundles.validate import Context
 from springtide.cli.options import (
     fleet_option,

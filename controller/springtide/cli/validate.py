@@ -9,7 +9,7 @@ import click
 
 from springtide import instants
 from springtide.bundles.model import Document, Documents
-from springtide.bundles.receivers import Narrow, narrow
+from springtide.bundles.receivers import narrow
 from springtide.bundles.sign import signature_problem
 from springtide.bundles.validate import Context, parsed_problems
 from springtide.cli.options import (
@@ -111,7 +111,7 @@ def validate(
     for each in warnings:
         click.echo(f"warning: {each}", err=True)
     if as_json:
-        report = {"problems": [vars(problem) for problem in found], "warnings": [str(each) for each in warnings]}
+        report = {"problems": [vars(problem) for problem in found], "warnings": warnings}
         passed = [str(problem) for problem in over] if force and not found else []
         print_json({"files": len(files), "valid": not found, "forced": passed, **report})
     elif not found:
@@ -120,11 +120,11 @@ def validate(
         raise InputError(found)
 
 
-def _narrow(store: StoreOptions, fleet: Fleet, documents: Documents) -> list[Narrow]:
+def _narrow(store: StoreOptions, fleet: Fleet, documents: Documents) -> list[str]:
     moments = {document.bundle.round for document in documents.values()}
     with store.open() as opened:
         decided = [each for moment in moments for each in decisions.read_round(opened, instants.parse(moment))]
-    return sorted(narrow(documents, decided, fleet), key=lambda each: (each.src_pop, each.dst_pop))
+    return list(narrow(documents, decided, fleet))
 
 
 def _signature_problems(path: Path, content: bytes, allowed_signers: Path) -> list[Problem]:

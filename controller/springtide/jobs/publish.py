@@ -238,7 +238,7 @@ def _over(
         designed = caps.by_design(found, held, new, turns, _resting(published, held, turns))
     usual = caps.Usual.of(policy.start, untreated=policy.experiment.kind == "share")
     routes = caps.problems(name, found, policy.bundle, designed, usual)
-    return [*routes, *caps.congestion_problems(name, caps.congestion_difference(held, new), policy.bundle)]
+    return [*routes, *caps.congestion_problems(name, held, new, policy.bundle)]
 
 
 def _resting(published: PublishedBundles, held: Documents, turns: caps.Turns) -> caps.Starts:
