@@ -14,19 +14,23 @@ def prefixes(fleet: Fleet, destination: str, ip_version: int) -> list[str]:
 
 
 class Owned:
-    """Client prefixes that are, or are in, a prefix of the fleet."""
+    """Prefixes of the fleet by what lies in them."""
 
     def __init__(self, fleet: Fleet) -> None:
-        self._prefixes = {self._begin(one, one.prefixlen) for one, _ in fleet.prefixes()}
-        self._lengths = {(one.version, one.prefixlen) for one, _ in fleet.prefixes()}
+        self._owners = {self._begin(one, one.prefixlen): (one, pop) for one, pop in fleet.prefixes()}
+        self._lengths = {(version, length) for version, length, _ in self._owners}
+
+    def around(self, destination: str) -> tuple[Prefix, str] | None:
+        """The prefix of the fleet that a client prefix is, or is in, and its PoP."""
+        prefix = parse_prefix(destination) if "/" in destination else None
+        if prefix is None:
+            return None
+        shorter = (length for version, length in self._lengths if version == prefix.version)
+        begins = (self._begin(prefix, length) for length in shorter if length <= prefix.prefixlen)
+        return next((self._owners[begin] for begin in begins if begin in self._owners), None)
 
     def __contains__(self, destination: str) -> bool:
-        prefix = parse_prefix(destination) if "/" in destination else None
-        return prefix is not None and any(
-            self._begin(prefix, length) in self._prefixes
-            for version, length in self._lengths
-            if version == prefix.version and length <= prefix.prefixlen
-        )
+        return self.around(destination) is not None
 
     @staticmethod
     def _begin(prefix: Prefix, length: int) -> tuple[int, int, int]:

@@ -132,7 +132,7 @@ def of_events(events: Iterable[Event], edges: Sequence[str], now_unix_s: int, *,
     last: dict[str, Held] = {}
     for edge in edges:
         found = [
-            _held(published[name], since, _ends(listed, edge, name, since))
+            Held(published[name], since, *min(_ends(listed, edge, published[name], since)))
             for name, since in _applied(listed, edge).items()
             if name in published
         ]
@@ -168,25 +168,20 @@ def _applied(events: Iterable[Event], edge: str) -> dict[str, int]:
     return found
 
 
-def _ends(events: Iterable[Event], edge: str, publication: str, since: int) -> list[tuple[int, str]]:
-    """When and how a publication was taken from an edge since then."""
-    found = []
+def _ends(events: Iterable[Event], edge: str, publication: Publication, since: int) -> list[tuple[int, str]]:
+    """When and how a publication that an edge has since then ends there."""
+    found = [(publication.expires, "expired")]
     for event in events:
         if event.at_unix_s < since:
             continue
         went_back = event.event == "rollback" and event.verdict in ("done", "partial")
-        is_of_it = event.publication == publication and edge in event.edges
+        is_of_it = event.publication == publication.name and edge in event.edges
         if went_back and is_of_it and edge not in event.details.get("away", ()):
             found.append((event.at_unix_s, "was taken back"))
         withdrawn = event.edges if event.event == "withdraw" else event.details.get("withdrawn", ()) * went_back
         if edge in withdrawn:
             found.append((event.at_unix_s, "was withdrawn"))
     return found
-
-
-def _held(publication: Publication, since: int, ends: Sequence[tuple[int, str]]) -> Held:
-    until, by = min([*ends, (publication.expires, "expired")])
-    return Held(publication, since, until, by)
 
 
 def _rollout(events: Iterable[Event], publication: str) -> str:

@@ -164,16 +164,7 @@ def block(law: ExperimentPolicy, interval_s: int, round_unix_s: int) -> int:
 
 def disable_test(law: ExperimentPolicy, at_unix_s: int) -> tuple[int, int] | None:
     """When the disable test that is on at this moment began and will end; None without one."""
-    if not law.disable_every_days:
-        return None
-    began = (
-        at_unix_s // (law.disable_every_days * DAY_S) * law.disable_every_days * DAY_S + law.disable_at_hour * HOUR_S
-    )
-    # One that began before midnight goes on after it.
-    for start in (began, began - law.disable_every_days * DAY_S):
-        if start <= at_unix_s < start + law.disable_for_s:
-            return start, start + law.disable_for_s
-    return None
+    return next(disable_tests(law, at_unix_s - law.disable_for_s, at_unix_s), None)
 
 
 def disable_tests(law: ExperimentPolicy, since_unix_s: int, until_unix_s: int) -> Iterator[tuple[int, int]]:

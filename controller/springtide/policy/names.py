@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import ip_network
 
 from springtide.document import Keys
 from springtide.fleet import Fleet
+from springtide.laws.destinations import Owned
 from springtide.laws.recovery.policy import RecoveryOverride
 from springtide.laws.start.policy import StartOverride
 from springtide.policy.whole import Policy
@@ -54,23 +54,16 @@ def _pops(policy: Policy) -> Iterator[tuple[Keys, str]]:
 def _within_pops(fleet: Fleet, policy: Policy) -> Iterator[Finding]:
     """Client prefixes that are a PoP's: of the src itself no bundle may name them, and of another what is left to the
     kernel's default would start as the wider prefix does."""
-    owners = dict(fleet.prefixes())
-    lengths = {(one.version, one.prefixlen) for one in owners}
+    owned = Owned(fleet)
     for (section, index), word in _of_paths(policy):
-        if "/" not in word.to:
+        if (found := owned.around(word.to)) is None:
             continue
-        prefix = ip_network(word.to)
-        shorter = (length for version, length in lengths if version == prefix.version and length <= prefix.prefixlen)
-        wider = (prefix.supernet(new_prefix=length) for length in shorter)
-        around = next((one for one in wider if one in owners), None)
-        if around is None:
-            continue
-        keys, owner = (section, index, "to"), owners[around]
+        keys, (around, owner) = (section, index, "to"), found
         if owner == word.src:
             yield keys, f"{word.to} is in {around} of the src itself", "name another PoP, or a client prefix"
         elif not isinstance(word, StartOverride):
             yield keys, f"{word.to} is in {around} of {owner}, and recovers as that does", f"name {owner}"
-        elif word.initcwnd is None and around != prefix:
+        elif word.initcwnd is None and str(around) != word.to:
             what = f"{word.to} is in {around} of {owner}, and would start as that does"
             yield keys, what, f"name {owner}, or give a window"
 

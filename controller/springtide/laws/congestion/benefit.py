@@ -58,6 +58,12 @@ group by round_s
 order by round_s
 """
 
+_LAST_CHOSEN = f"""
+    select pop, client_prefix, held_out from {DECISIONS}
+    where {SPAN} and selected_since is not null
+    order by round desc limit 1 by pop, client_prefix
+"""
+
 LOW_RATES = f"""
 select
     toUnixTimestamp(round) as round_s,
@@ -71,11 +77,7 @@ from (
     where {SPAN} and delivery_rate_p50_bytes_per_s > 0
     group by round, pop, client_prefix
 ) as rates
-inner join (
-    select pop, client_prefix, held_out from {DECISIONS}
-    where {SPAN} and selected_since is not null
-    order by round desc limit 1 by pop, client_prefix
-) as chosen using (pop, client_prefix)
+inner join ({_LAST_CHOSEN}) as chosen using (pop, client_prefix)
 group by round_s
 order by round_s
 """
@@ -86,11 +88,7 @@ select
     quantileExactIf(0.1)(assumeNotNull(goodput_p10_bytes_per_s), not chosen.held_out) as treated_p10,
     quantileExactIf(0.1)(assumeNotNull(goodput_p10_bytes_per_s), chosen.held_out) as held_out_p10
 from round_goodput
-inner join (
-    select pop, client_prefix, held_out from {DECISIONS}
-    where {SPAN} and selected_since is not null
-    order by round desc limit 1 by pop, client_prefix
-) as chosen using (pop, client_prefix)
+inner join ({_LAST_CHOSEN}) as chosen using (pop, client_prefix)
 where {SPAN} and size_class_bytes >= {{least:UInt64}} and goodput_p10_bytes_per_s is not null
 group by round_s
 order by round_s

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from springtide.fleet import Fleet, Prefix, prefix_order
+from springtide.fleet import Fleet
 from springtide.laws.entry import Part
 from springtide.laws.holdout import HoldoutPolicy, held_out_edges
 from springtide.laws.initcwnd.decision import Action, Decision, is_left_out
@@ -37,38 +37,16 @@ def entries(
     held_out = held_out_edges(fleet, holdout)
     for_edges = {(one.edge, one.dst_pop, one.ip_version): one.initcwnd for one in of_edges}
     with_their_own = {edge for edge, _, _ in for_edges}
+    prefixes = list(fleet.prefixes())
     found: dict[str, list[Part]] = {}
     for pop in fleet.pops:
-        towards = [
-            (prefix, other_name, values.get((pop, other_name, prefix.version)))
-            for other_name, other in fleet.pops.items()
-            if other_name != pop
-            for prefix in other.prefixes
-        ]
-        towards.sort(key=lambda one: prefix_order(one[0]))
+        towards = [(one, dst, values.get((pop, dst, one.version))) for one, dst in prefixes if dst != pop]
         # The edges of a PoP share them.
-        shared = [_entry(prefix, value) for prefix, _, value in towards if value is not None]
+        shared = [Part(prefix=str(one), initcwnd=window) for one, _, window in towards if window is not None]
         for edge in fleet.pops[pop].edges:
             found[edge] = [] if edge in held_out else shared
             if edge in with_their_own:
-                found[edge] = _with_edge(edge, towards, for_edges, held_out=edge in held_out)
+                usual = {one: None if edge in held_out else window for one, _, window in towards}
+                windows = ((one, for_edges.get((edge, dst, one.version), usual[one])) for one, dst, _ in towards)
+                found[edge] = [Part(prefix=str(one), initcwnd=own) for one, own in windows if own is not None]
     return found, left_out
-
-
-def _with_edge(
-    edge: str,
-    towards: Iterable[tuple[Prefix, str, int | None]],
-    for_edges: Mapping[tuple[str, str, int], int | None],
-    *,
-    held_out: bool,
-) -> list[Part]:
-    """The entries of an edge that has overrides of its own."""
-    values = (
-        (prefix, for_edges.get((edge, dst, prefix.version), None if held_out else value))
-        for prefix, dst, value in towards
-    )
-    return [_entry(prefix, value) for prefix, value in values if value is not None]
-
-
-def _entry(prefix: Prefix, initcwnd: int) -> Part:
-    return Part(prefix=str(prefix), initcwnd=initcwnd)
