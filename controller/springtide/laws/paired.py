@@ -57,7 +57,7 @@ def middle(differences: ArrayLike, *, log2: bool, minimum: int = MINIMUM) -> Eff
     return Effect(count, count, effect, low, high)
 
 
-def contrasts(cells: Iterable[tuple[object, object, bool, float, float]]) -> list[float]:
+def contrasts(cells: Iterable[tuple[object, object, bool, float, float]]) -> dict[object, float]:
     """One difference a block, in the blocks' order, of (block, cell, treated, value, weight): of each cell that has
     both, the treated's mean less the others'; over a block's cells by what both sides weigh."""
     sums: dict[object, dict[object, list[float]]] = {}
@@ -65,7 +65,7 @@ def contrasts(cells: Iterable[tuple[object, object, bool, float, float]]) -> lis
         held = sums.setdefault(block, {}).setdefault(cell, [0.0, 0.0, 0.0, 0.0])
         held[2 * treated] += value * weight
         held[2 * treated + 1] += weight
-    found = []
+    found = {}
     for block in sorted(sums, key=str):
         both = [
             ((on / of_on) - (off / of_off), of_on * of_off / (of_on + of_off))
@@ -73,7 +73,7 @@ def contrasts(cells: Iterable[tuple[object, object, bool, float, float]]) -> lis
             if of_on > 0 and of_off > 0
         ]
         if both:
-            found.append(sum(one * weight for one, weight in both) / sum(weight for _, weight in both))
+            found[block] = sum(one * weight for one, weight in both) / sum(weight for _, weight in both)
     return found
 
 

@@ -139,15 +139,14 @@ def _tried(pops: Pops, trial_growth: Floats, held: Bits, law: CongestionPolicy) 
     if min(control.sum(), treated.sum()) < law.min_held_out:
         return expected, too_little
     beyond = trial_growth - _centres(pops, trial_growth, control, done & held, law)
-    chance, spread = _below(beyond[control]), _below(beyond[treated])
+    (chance, _, most), (spread, least, _) = _below(beyond[control]), _below(beyond[treated])
     # The middle of all is enough where few are known, or where they differ by no more than chance.
-    if spread.least > chance.most:
-        between = spread.width**2 - chance.width**2
-        weight = between / spread.width**2
+    if least > most:
+        weight = (spread**2 - chance**2) / spread**2
         expected[treated] = weight * beyond[treated] + (1.0 - weight) * np.median(beyond[treated])
     if control.sum() >= ALONE:
-        least = np.quantile(beyond[control], (1 - LEVEL) / 2)
-        too_little = treated & (np.exp2(beyond - least) - 1.0 <= law.min_benefit + 1e-9)
+        lowest = np.quantile(beyond[control], (1 - LEVEL) / 2)
+        too_little = treated & (np.exp2(beyond - lowest) - 1.0 <= law.min_benefit + 1e-9)
     return expected, too_little
 
 
@@ -161,18 +160,10 @@ def _centres(pops: Pops, growth: Floats, control: Bits, held: Bits, law: Congest
     return centres
 
 
-@dataclass(frozen=True)
-class _Spread:
-    """How far below their middle values lie, one standard deviation of a normal distribution, and its interval."""
-
-    width: float
-    least: float
-    most: float
-
-
-def _below(values: Floats) -> _Spread:
-    """By order statistics, whatever the shape: a quantile's rank among n values is binomial."""
+def _below(values: Floats) -> tuple[float, float, float]:
+    """How far below their middle values lie, one standard deviation of a normal distribution, and the interval of that.
+    By order statistics, whatever the shape: a quantile's rank among n values is binomial."""
     error = SURE * np.sqrt(BELOW * (1.0 - BELOW) / len(values))
     low, at, high = np.quantile(values, np.clip([BELOW - error, BELOW, BELOW + error], 0.0, 0.5))
     middle = np.median(values)
-    return _Spread(float(middle - at), float(middle - high), float(middle - low))
+    return float(middle - at), float(middle - high), float(middle - low)

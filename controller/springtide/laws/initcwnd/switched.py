@@ -191,4 +191,4 @@ def _effect(sides: Collection[_Side], total: str, weight: str, *, log2: bool) ->
         for side in sides
         if side.row[weight]
     )
-    return middle(contrasts(cells), log2=log2)
+    return middle(list(contrasts(cells).values()), log2=log2)

@@ -92,7 +92,7 @@ def entries(
                     for row, untreated, default_resent in decided
                     for prefix in prefixes(fleet, row["destination"], row["ip_version"])
                     if prefix == row["destination"] or prefix not in of_clients
-                    for entry in _entry(prefix, row, _part(parts, row, edge, len(edges)), untreated, default_resent)
+                    if (entry := _entry(prefix, row, _part(parts, row, edge, len(edges)), untreated, default_resent))
                 )
     return found, left_out
 
@@ -139,19 +139,18 @@ def _default_resent(policy: Policy, round_unix_s: int, row: Row) -> int:
     return int(min(round(1000 * share * row["default_resent"]), MAX_DEFAULT_RESENT))
 
 
-def _entry(prefix: str, row: Row, part: float, untreated: int, default_resent: int) -> list[Part]:
+def _entry(prefix: str, row: Row, part: float, untreated: int, default_resent: int) -> Part | None:
     """None where nothing is left to give."""
     values = _values(row, "", part)
     on_trial = _values(row, "trial_", part) if row["trial_permille"] else {}
     if not values and not on_trial:
-        return []
-    if default_resent:
-        values["default_resent"] = default_resent
+        return None
+    trial = None
     if untreated:
-        values["trial"] = Part(permille=untreated)
+        trial = Part(permille=untreated)
     elif on_trial or (row["trial_permille"] and not row["trial_window"]):
-        values["trial"] = Part(permille=row["trial_permille"], **on_trial)
-    return [Part(prefix=prefix, **values)]
+        trial = Part(permille=row["trial_permille"], **on_trial)
+    return Part(prefix=prefix, **values, default_resent=default_resent or None, trial=trial)
 
 
 def _values(row: Row, kind: str, part: float) -> dict[str, Any]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import groupby
 
 from springtide.laws.base import BenefitLine
-from springtide.laws.effect import SPAN, Effect
+from springtide.laws.effect import SPAN
 from springtide.laws.paired import contrasts, middle
 from springtide.laws.switchback import block, counts, turn
 from springtide.policy import Policy
@@ -45,42 +44,33 @@ def lines(rows: Iterable[Row], policy: Policy) -> list[BenefitLine]:
     law, interval_s = policy.experiment, policy.round.interval_s
     found = [row for row in rows if counts(law, interval_s, row["round_s"])]
     shares = [turn(law, interval_s, row["pop"], row["destination"], row["started_s"]).share for row in found]
-    times = {share: _of_share(found, shares, share, policy, "log2_time_sum", "timed") for share in law.shares}
-    again = {share: _of_share(found, shares, share, policy, "resent", "segments") for share in law.shares}
-    made = [_line("time of 100 kB", share, middle(list(own.values()), log2=True)) for share, own in times.items()]
-    made += [
-        _line("segments sent again", share, middle(list(own.values()), log2=False), "decided, points")
-        for share, own in again.items()
-    ]
+
+    def at(share: float, value: str, weight: str) -> dict[object, float]:
+        """By block and unit, the treated less the others at this share. A round trip compares within one round."""
+        return contrasts(
+            (
+                (block(law, interval_s, row["round_s"]), row["pop"], row["destination"], row["ip_version"]),
+                row["round_s"],
+                bool(row["treated"]),
+                row[value] / row[weight],
+                float(row[weight]),
+            )
+            for row, own in zip(found, shares, strict=True)
+            if own == share and row[weight]
+        )
+
+    def line(outcome: str, group: str, differences: Iterable[float], units: str = "decided") -> BenefitLine:
+        effect = middle(list(differences), log2=units == "decided")
+        return BenefitLine("start", outcome, "share", group, effect, units, METHOD)
+
+    times = {share: at(share, "log2_time_sum", "timed") for share in law.shares}
+    made = [line("time of 100 kB", f"{share:.0%} treated", own.values()) for share, own in times.items()]
+    for share in law.shares:
+        again = at(share, "resent", "segments").values()
+        made.append(line("segments sent again", f"{share:.0%} treated", again, "decided, points"))
     if len(law.shares) > 1:
         low, high = times[law.shares[0]], times[law.shares[-1]]
         differences = [high[key] - low[key] for key in sorted(high.keys() & low.keys(), key=str)]
         group = f"{law.shares[-1]:.0%} against {law.shares[0]:.0%}"
-        effect = middle(differences, log2=True)
-        made.append(BenefitLine("start", "time of 100 kB, interference", "share", group, effect, method=METHOD))
+        made.append(line("time of 100 kB, interference", group, differences))
     return made
-
-
-def _of_share(
-    rows: list[Row], shares: list[float], share: float, policy: Policy, value: str, weight: str
-) -> dict[object, float]:
-    """By block and unit, the treated less the others at this share. A round trip compares within one round."""
-    cells = [
-        (_block(row, policy), row["round_s"], bool(row["treated"]), row[value] / row[weight], float(row[weight]))
-        for row, own in zip(rows, shares, strict=True)
-        if own == share and row[weight]
-    ]
-    found = {}
-    for key, own_cells in groupby(sorted(cells, key=lambda cell: (str(cell[0]), cell[1])), lambda cell: cell[0]):
-        for one in contrasts(own_cells):
-            found[key] = one
-    return found
-
-
-def _block(row: Row, policy: Policy) -> tuple[object, ...]:
-    number = block(policy.experiment, policy.round.interval_s, row["round_s"])
-    return number, row["pop"], row["destination"], row["ip_version"]
-
-
-def _line(outcome: str, share: float, effect: Effect, units: str = "decided") -> BenefitLine:
-    return BenefitLine("start", outcome, "share", f"{share:.0%} treated", effect, units, METHOD)
