@@ -486,8 +486,10 @@ def _named(columns: Sequence[str | tuple[str, str]]) -> dict[str, str]:
 
 
 def _rounded(value: object) -> object:
-    """For people: two digits are enough."""
-    return round(value, 2) if isinstance(value, float) else value
+    """For people: two digits are enough, and none of a whole number."""
+    if not isinstance(value, float):
+        return value
+    return int(value) if value.is_integer() else round(value, 2)
 
 
 def age(seconds: int) -> str:
