@@ -8,17 +8,21 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from springtide.bundles.model import parse
+from springtide import instants
+from springtide.bundles.model import Document, fields_of, parse, seal
 from springtide.bundles.published import PublishedBundles
 from springtide.bundles.render import Rendered
 from springtide.bundles.render import render as render_contributions
 from springtide.fleet import Fleet, Prefix
 from springtide.laws.congestion import interface as congestion
+from springtide.laws.entry import Part
 from springtide.laws.initcwnd import interface as initcwnd
 from springtide.laws.initcwnd.decision import Decision
 from springtide.laws.initcwnd.edges import EdgeDecision
 from springtide.policy import Policy
 from springtide.publication.folder import PublishFolder
+
+from testkit.home import ROUND
 
 
 def canonical(fields: Mapping[str, Any]) -> bytes:
@@ -56,3 +60,32 @@ def render(
         congestion.contribution(fleet, policy, on_bbr),
     ]
     return render_contributions(fleet, policy, round_unix_s, created_unix_s, contributions)
+
+
+def document(windows: dict[str, int], round_s: int = ROUND, ttl_s: int = 900, created_s: int = 30) -> Document:
+    """A bundle of ams-1, by routes, with a window for each prefix."""
+    return seal(
+        {
+            "schema_version": 1,
+            "edge": "ams-1",
+            "pop": "ams",
+            "round": instants.show(round_s),
+            "policy_version": "0123456789ab",
+            "created_at": instants.show(round_s + created_s),
+            "expires_at": instants.show(round_s + ttl_s),
+            "enforce": Part(by="routes", otherwise="default", live="leave"),
+            "entries": [Part(prefix=prefix, initcwnd=value) for prefix, value in windows.items()],
+        }
+    )
+
+
+def changed(of: Document, **fields: Any) -> Document:
+    """The bundle with other fields, and the digest that it then has."""
+    return seal({**fields_of(of.bundle), **fields})
+
+
+def clients_of(count: int, least: int = 100_000, algorithm: str = "bbr") -> dict[str, Document]:
+    """Two edges of one PoP, which are given the same."""
+    given = Part(algorithm=algorithm, from_bytes=least)
+    entries = [Part(prefix=f"192.{n // 250}.{n % 250}.0/24", congestion=given) for n in range(count)]
+    return {edge: changed(document({}), edge=edge, entries=entries) for edge in ("ams-1", "ams-2")}

@@ -1,4 +1,4 @@
-"""The publisher's folder: what leaves, how it comes back, how much may change, and who did it.
+"""The publisher's folder: bundles that leave, ways back, and every kill in between.
 
 Long: one folder's life, over one set of bundles.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -20,45 +19,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from springtide import instants
-from springtide.bundles import caps
-from springtide.bundles.model import Document, Documents, fields_of, seal
+from springtide.bundles.model import Document, Documents
 from springtide.bundles.published import PublishedBundles, going_back, renewed
 from springtide.errors import InputError, SpringtideError
 from springtide.jobs import audit
 from springtide.jobs import publish as jobs
-from springtide.laws.entry import Part
 from springtide.laws.initcwnd import rows as decisions
-from springtide.laws.start.policy import StartPolicy
-from springtide.policy import BundlePolicy, Policy
+from springtide.policy import Policy
 from springtide.publication import folder as publication
 from springtide.publication import journal, ways
-from springtide.publication.__main__ import main
 from springtide.publication.folder import PublishFolder
-from springtide.publication.record import record
-from springtide.publication.withdrawal import WITHDRAWN, withdraw, withdrawn
 
 from testkit.decided import decision
 from testkit.home import ROUND, Home
 from testkit.pairs import decided_table
-from testkit.published import digest
+from testkit.published import changed, clients_of, digest, document
 
 pytestmark = pytest.mark.usefixtures("clock")
-
-
-def document(windows: dict[str, int], round_s: int = ROUND, ttl_s: int = 900, created_s: int = 30) -> Document:
-    return seal(
-        {
-            "schema_version": 1,
-            "edge": "ams-1",
-            "pop": "ams",
-            "round": instants.show(round_s),
-            "policy_version": "0123456789ab",
-            "created_at": instants.show(round_s + created_s),
-            "expires_at": instants.show(round_s + ttl_s),
-            "enforce": Part(by="routes", otherwise="default", live="leave"),
-            "entries": [Part(prefix=prefix, initcwnd=value) for prefix, value in windows.items()],
-        }
-    )
 
 
 def publish(folder: PublishFolder, documents: Documents, fleet: bytes = b"") -> Path:
@@ -120,189 +97,6 @@ def test_no_round_is_published_that_is_older_than_what_edges_took_of_a_clock_tha
         jobs.publish(folder, {"ams-1": document({}, ROUND - 300)}, None, Policy(), now)
 
 
-def fleet_of(count: int, value: int = 20) -> dict[str, Document]:
-    return {"ams-1": document({f"10.{n // 250}.{n % 250}.0/24": value for n in range(count)})}
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        (fleet_of(100), fleet_of(100), []),
-        (fleet_of(100), fleet_of(100, 21), ["max_changed_share"]),
-        (fleet_of(100), fleet_of(65), ["max_withdrawn_share"]),
-        (fleet_of(100), fleet_of(10), ["max_changed_share", "max_withdrawn_share"]),
-        (fleet_of(100), fleet_of(201), ["max_growth"]),
-        (fleet_of(100), {}, ["max_changed_share", "max_withdrawn_share"]),
-        (fleet_of(19), fleet_of(400, 21), []),
-    ],
-)
-def test_caps_hold_back_what_is_too_much_at_once(before: Documents, after: Documents, expected: list[str]) -> None:
-    found = caps.problems("publish", caps.difference(before, after), BundlePolicy())
-    assert [problem.field for problem in found] == [f"cap {name}" for name in expected]
-
-
-OWN = Part(prefix="10.0.0.0/24", initcwnd=60, start_rate=2_000_000, connection_rate=1_000_000)
-ON_TRIAL = Part(permille=100, initcwnd=60, start_rate=2_000_000, connection_rate=1_000_000)
-HUGE = Part(permille=500, initcwnd=400, start_rate=1_000_000_000, connection_rate=1_000_000_000)
-STEP = Part(permille=100, initcwnd=60, start_rate=3_000_000, connection_rate=1_500_000)
-
-
-def paced(like: Part, count: int = 100) -> dict[str, Document]:
-    """An edge that paces, with as many prefixes that start alike."""
-    entries = [like.but(prefix=f"10.0.{n}.0/24") for n in range(count)]
-    return {"ams-1": changed(document({}), enforce=Part(by="bpf", otherwise="default", live="leave"), entries=entries)}
-
-
-def with_(entry: Part, **values: Any) -> Part:
-    return entry.but(**values)
-
-
-def times(factor: float, entry: Part = OWN) -> Part:
-    rates = {name: int(getattr(entry, name) * factor) for name in ("start_rate", "connection_rate")}
-    return with_(entry, **rates)
-
-
-BARE = Part(prefix="10.0.0.0/24", trial=ON_TRIAL)
-RECEIVES = Part(prefix="10.0.0.0/24", receive_window=45)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        # What the law does by itself: a promotion, a step on trial, a trial that ends, and rates below its hysteresis.
-        (BARE, OWN, []),
-        (OWN, with_(OWN, trial=STEP), []),
-        (with_(OWN, trial=STEP), OWN, []),
-        (with_(OWN, trial=STEP), times(1.5), []),
-        (OWN, times(1.2), []),
-        (OWN, times(0.85), []),
-        # Faults upstream.
-        (OWN, times(10), ["100 of 100 routes are changed"]),
-        (OWN, times(0.01), ["100 of 100 routes are changed"]),
-        (OWN, with_(OWN, connection_rate=2_000_000), ["100 of 100 routes are changed"]),
-        (OWN, with_(OWN, start_rate=20_000), ["100 of 100 routes are changed"]),
-        (OWN, with_(OWN, initcwnd=61), ["100 of 100 routes are changed"]),
-        (OWN, with_(OWN, trial=HUGE), ["100 of 100 routes and trials are changed"]),
-        (OWN, with_(OWN, trial=Part(permille=500)), ["100 of 100 routes and trials are changed"]),
-        (BARE, with_(BARE, trial=HUGE), ["100 of 100 routes and trials are changed"]),
-        (BARE, with_(BARE, trial=ON_TRIAL.but(permille=500)), ["100 of 100 routes and trials"]),
-        (BARE, times(10), ["100 of 100 routes and trials are changed"]),
-        # What edges brake by, and what receivers announce.
-        (with_(OWN, default_resent=7500), with_(OWN, default_resent=10_000), []),
-        (with_(OWN, default_resent=7500), OWN, []),
-        (OWN, with_(OWN, default_resent=200_000), ["100 of 100 routes and trials are changed"]),
-        (RECEIVES, with_(OWN, receive_window=45), []),
-        (OWN, with_(OWN, receive_window=100), []),
-        (RECEIVES, with_(RECEIVES, receive_window=60), []),
-        (RECEIVES, with_(RECEIVES, receive_window=1000), ["100 of 100 receive windows are changed"]),
-        (with_(OWN, receive_window=1000), with_(OWN, receive_window=45), ["100 of 100 receive windows are changed"]),
-        # Recovery from loss is no start: it may come for all, and go in an incident.
-        (OWN, with_(OWN, copied_bytes=20_000, handshake_timeout_ms=150), []),
-        (with_(OWN, copied_bytes=20_000, handshake_timeout_ms=150), OWN, []),
-        (OWN, BARE, ["100 of 100 routes are changed or withdrawn", "100 of 100 routes are withdrawn"]),
-    ],
-)
-def test_caps_judge_everything_that_an_entry_carries(before: Part, after: Part, expected: list[str]) -> None:
-    found = caps.problems("publish", caps.difference(paced(before), paced(after)), BundlePolicy())
-    for problem, begin in zip(found, expected, strict=True):
-        assert problem.message.startswith(begin)
-
-
-@pytest.mark.parametrize(("before", "after"), [((), (("mark", 8),)), ((("mark", 8),), (("mark", 9),))])
-def test_a_field_that_no_rule_names_counts_whenever_it_moves(before: Any, after: Any) -> None:
-    old, new = (caps.Start(60, 2_000_000, 1_000_000, others=others) for others in (before, after))
-    usual = caps.Usual.of(StartPolicy())
-    assert usual.is_own_new(old, new)
-    assert not usual.is_own_new(new, new)
-
-
-def test_trials_are_part_of_a_fleets_growth_and_hide_no_loss_of_values() -> None:
-    """A few of many trials that are promoted in one round, or all, are no growth; ten times as many entries are."""
-    few = {"ams-1": paced(BARE)["ams-1"], "ams-2": paced(OWN, 20)["ams-1"]}
-    all_in_use = {"ams-1": paced(OWN)["ams-1"], "ams-2": paced(OWN, 20)["ams-1"]}
-    lost = {"ams-1": paced(BARE)["ams-1"], "ams-2": paced(OWN, 5)["ams-1"]}
-
-    def fields(before: Documents, after: Documents) -> list[str]:
-        found = caps.problems("publish", caps.difference(before, after), BundlePolicy())
-        return [problem.field.removeprefix("cap ") for problem in found]
-
-    assert fields(few, all_in_use) == []
-    assert fields(few, lost) == ["max_changed_share", "max_withdrawn_share"]
-    assert fields(paced(BARE, 20), paced(BARE, 200)) == ["max_growth"]
-
-
-def test_a_share_that_the_experiment_leaves_untreated_is_no_change() -> None:
-    found = caps.difference(paced(with_(OWN, trial=Part(permille=100))), paced(with_(OWN, trial=Part(permille=900))))
-    usual = caps.Usual.of(StartPolicy(), untreated=True)
-    assert list(caps.problems("publish", found, BundlePolicy(), usual=usual)) == []
-    assert [one.field for one in caps.problems("publish", found, BundlePolicy())] == ["cap max_changed_share"]
-
-
-@pytest.mark.parametrize(("permille", "fields"), [(200, []), (300, ["cap max_changed_share"])])
-def test_a_fifth_that_the_law_keeps_on_the_default_is_no_change(permille: int, fields: list[str]) -> None:
-    found = caps.difference(paced(OWN), paced(with_(OWN, trial=Part(permille=permille))))
-    assert [one.field for one in caps.problems("publish", found, BundlePolicy())] == fields
-
-
-def test_diff_shows_rates_and_trials(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = PublishFolder(home.path / "publish")
-    where = ("--publish-dir", folder.path)
-    folder.point("current", publish(folder, paced(OWN, 1)) / "edges")
-    created = instants.show(ROUND + 60)
-    new = with_(times(2), trial=STEP, default_resent=7500, receive_window=60)
-    publish(folder, {"ams-1": changed(paced(new, 1)["ams-1"], created_at=created)})
-    (change,) = home.json("diff", *where)["changes"]
-    assert (change["before"], change["after"]) == (60, 60)
-    assert [one["start_rate"] for one in change["starts"]] == [2_000_000, 4_000_000]
-    assert change["starts"][1]["trial"]["connection_rate"] == 1_500_000
-    monkeypatch.setenv("COLUMNS", "300")
-    (row,) = (line for line in home.run("diff", *where).stdout.splitlines() if "10.0.0.0/24" in line)
-    assert "60 at 1,000,000 B/s, 2,000,000 together " in row
-    assert "60 at 2,000,000 B/s, 4,000,000 together, on trial 60 at" in row
-    assert "for 10 %, the default sends 7.5 segments again, receives 60" in row
-
-
-def clients_of(count: int, least: int = 100_000, algorithm: str = "bbr") -> dict[str, Document]:
-    """Two edges of one PoP, which are given the same."""
-    given = Part(algorithm=algorithm, from_bytes=least)
-    entries = [Part(prefix=f"192.{n // 250}.{n % 250}.0/24", congestion=given) for n in range(count)]
-    return {edge: changed(document({}), edge=edge, entries=entries) for edge in ("ams-1", "ams-2")}
-
-
-def acting(always: bool, count: int = 100) -> dict[str, Document]:
-    given = Part(algorithm="bbr", from_bytes=100_000, **({"always": True} if always else {}))
-    return paced(Part(prefix="10.0.0.0/24", congestion=given), count)
-
-
-def changed(of: Document, **fields: Any) -> Document:
-    return seal({**fields_of(of.bundle), **fields})
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        (clients_of(100), clients_of(50), []),
-        (clients_of(100), clients_of(100) | {"ams-2": clients_of(1)["ams-2"]}, []),
-        (clients_of(100), clients_of(400), []),
-        (clients_of(100), clients_of(100, 7), ["200 of 200"]),
-        (clients_of(100), clients_of(100, 1_000_000_000), ["200 of 200"]),
-        (clients_of(100), clients_of(100, algorithm="cubic"), ["200 of 200"]),
-        (clients_of(100), clients_of(49), ["102 of 200"]),
-        (clients_of(100), fleet_of(3), ["200 of 200"]),
-        # Whichever edge of a PoP it is.
-        (clients_of(100), clients_of(98) | {"ams-1": clients_of(0)["ams-1"]}, ["102 of 200"]),
-        (clients_of(100), clients_of(98) | {"ams-2": clients_of(0)["ams-2"]}, ["102 of 200"]),
-        (clients_of(19), clients_of(0), []),
-        (acting(False), acting(True), ["100 of 100"]),
-        (acting(True), acting(True), []),
-    ],
-)
-def test_a_fleet_leaves_bbr_in_parts(before: Documents, after: Documents, expected: list[str]) -> None:
-    found = list(caps.congestion_problems("publish", before, after, BundlePolicy()))
-    what = " edges' client prefixes leave BBR or have it otherwise"
-    assert [problem.message.split(", over")[0] for problem in found] == [f"{count}{what}" for count in expected]
-
-
 def test_the_way_back_knows_what_congestion_control_held() -> None:
     plain, after = document({}, ROUND - 300).bundle, clients_of(2)["ams-1"].bundle
     before = changed(clients_of(1, 7)["ams-1"], round=plain.round, expires_at=plain.expires_at).bundle
@@ -310,41 +104,6 @@ def test_the_way_back_knows_what_congestion_control_held() -> None:
     assert b"congestion" not in going_back(plain, after).content
     assert b"congestion" not in going_back(None, after).content
     assert renewed(before, after, ROUND + 30).bundle.congestion == before.congestion
-
-
-def test_diff_shows_whose_congestion_control_changes(home: Home) -> None:
-    folder = PublishFolder(home.path / "publish")
-    where = ("--publish-dir", folder.path)
-    folder.point("current", publish(folder, clients_of(2)) / "edges")
-    created = instants.show(ROUND + 60)
-    publish(folder, {edge: changed(one, created_at=created) for edge, one in clients_of(1, 7).items()})
-    assert home.json("diff", *where)["congestion"] == [
-        {"edge": edge, "prefix": prefix, "before": "bbr from 100,000 B", "after": after}
-        for edge in ("ams-1", "ams-2")
-        for prefix, after in (("192.0.0.0/24", "bbr from 7 B"), ("192.0.1.0/24", None))
-    ]
-    assert "0 added, 2 changed, 2 withdrawn" in home.run("diff", *where).stdout
-
-
-def test_diff_shows_how_connections_recover(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = PublishFolder(home.path / "publish")
-    where = ("--publish-dir", folder.path)
-    folder.point("current", publish(folder, paced(Part(prefix="10.0.0.0/24", handshake_timeout_ms=80), 1)) / "edges")
-    new = Part(prefix="10.0.0.0/24", handshake_timeout_ms=90, copied_bytes=20_000)
-    publish(folder, {"ams-1": changed(paced(new, 1)["ams-1"], created_at=instants.show(ROUND + 60))})
-    assert home.json("diff", *where)["recovery"] == [
-        {
-            "edge": "ams-1",
-            "prefix": "10.0.0.0/24",
-            "before": {"handshake_timeout_ms": 80, "copied_bytes": 0},
-            "after": {"handshake_timeout_ms": 90, "copied_bytes": 20_000},
-        }
-    ]
-    monkeypatch.setenv("COLUMNS", "300")
-    said = home.run("diff", *where).stdout
-    assert "Recovery from loss: 0 added, 1 changed, 0 withdrawn" in said
-    assert "handshake again after 80 ms" in said
-    assert "handshake again after 90 ms, 20,000 B twice" in said
 
 
 def decide(home: Home, moment: int, values: dict[tuple[str, str], int]) -> None:
@@ -448,133 +207,6 @@ def test_publishing_keeps_no_more_than_the_option_allows(home: Home, key: Path) 
             assert candidate is not None
             folder.point("current", candidate / "edges")
     assert [name[:20] for name in folder.rounds()] == [instants.show(ROUND - 600), instants.show(ROUND)]
-
-
-def by_a_play(folder: Path, reason: str) -> None:
-    record(PublishFolder(folder), journal.Event("withdraw", reason=reason))
-
-
-def by_the_controller(folder: Path, reason: str) -> None:
-    journal.append(folder, journal.Event("withdraw", reason=reason))
-
-
-Writer = Callable[[Path, str], None]
-WRITERS = pytest.mark.parametrize("write", [by_a_play, by_the_controller])
-LINE = b'{"at_unix_s": 1767323105, "details": {}, "event": "roll'
-
-
-@WRITERS
-@pytest.mark.parametrize("torn", [b"{", LINE, b"\xff\x00" * 9, b"[" * 200_000, b'{"event": 1}', b"x\ry"])
-def test_a_partial_line_of_the_journal_is_kept_and_hides_no_other(tmp_path: Path, write: Writer, torn: bytes) -> None:
-    path = tmp_path / journal.FILE
-    write(tmp_path, "a")
-    before = path.stat().st_size
-    with path.open("ab") as file:
-        file.write(torn)
-    assert journal.read(tmp_path)[1:] == (before, 0), "a line that is being written is not judged"
-    write(tmp_path, "b")
-    events, end, bad = journal.read(tmp_path)
-    assert [event.reason for event in events if event.event == "withdraw"] == ["a", "b"]
-    [damaged] = [event for event in events if event.event == journal.DAMAGED]
-    assert (bad, end) == (1, path.stat().st_size)
-    assert torn in path.read_bytes()
-    assert damaged.reason
-    assert damaged.reason.isprintable()
-    # Whoever reads on from before it finds the same.
-    assert journal.read(tmp_path, before)[0][0] == damaged
-
-
-@WRITERS
-def test_a_line_that_the_disk_has_no_room_for_leaves_nothing(tmp_path: Path, write: Writer) -> None:
-    path = tmp_path / journal.FILE
-    write(tmp_path, "a")
-    size = path.stat().st_size
-    writer = os.fork()
-    if writer == 0:
-        # The kernel ends a write in the middle as a full disk does, but with EFBIG.
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, size + 100))
-        try:
-            write(tmp_path, "b" * 300)
-        except (OSError, SpringtideError):
-            os._exit(7)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(writer, 0)[1]) == 7
-    assert path.stat().st_size == size
-    write(tmp_path, "c")
-    events, _, bad = journal.read(tmp_path)
-    assert ([event.reason for event in events], bad) == (["a", "c"], 0)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("at_unix_s", value) for value in ("1e400", '"5"', "1.5", "-1", str(1 << 32), "true", "null")),
-        *(("event", value) for value in ("[]", "5", "null", r'"\udcff"')),
-        *(("edges", value) for value in ("null", "5", "[1]", '"ams-1"')),
-        *(("details", value) for value in ("null", "5", "[]")),
-        ("reason", r'"\ud800"'),
-        ("verdict", "[]"),
-    ],
-)
-def test_a_line_with_a_value_of_another_type_is_damaged_and_stops_nobody(home: Home, name: str, value: str) -> None:
-    folder = home.path / "publish"
-    by_the_controller(folder, "a")
-    line = (folder / journal.FILE).read_text()
-    fields = {key: json.dumps(one) for key, one in json.loads(line).items()} | {name: value}
-    (folder / journal.FILE).write_text("{" + ", ".join(f'"{key}": {one}' for key, one in fields.items()) + "}\n" + line)
-    events, _, bad = journal.read(folder)
-    assert ([event.event for event in events], bad) == (["damaged", "withdraw"], 1)
-    assert all(0 <= event.at_unix_s < 1 << 32 for event in events)
-
-
-def test_a_reason_that_is_not_utf8_can_be_stored_and_shown(tmp_path: Path) -> None:
-    """As the command line gives it: a byte that is not UTF-8 is half a surrogate pair."""
-    by_the_controller(tmp_path, "caf\udce9 \u00e9")
-    [event], _, bad = journal.read(tmp_path)
-    assert (event.reason, bad) == ("caf? \u00e9", 0)
-    withdraw(tmp_path, "caf\udce9")
-    assert (withdrawn(tmp_path) or "").endswith(": caf?")
-    (tmp_path / WITHDRAWN).write_bytes(b"by hand: caf\xe9")
-    assert withdrawn(tmp_path) == "by hand: caf\ufffd"
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["end-withdrawal", "--publish-dir", ""],
-        ["withdraw", "--reason", "x", "--publish-dir", ""],
-        ["record", "--event", "drift", "--publish-dir", "x", "--details", '{"a":' * 100_000],
-    ],
-)
-def test_an_empty_folder_or_a_detail_without_end_is_bad_usage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert (ended.value.code, list(tmp_path.iterdir())) == (2, [])
-
-
-def test_history_and_status_show_a_damaged_line(home: Home) -> None:
-    folder = home.path / "publish"
-    where = ("--publish-dir", folder)
-    home.run("migrate")
-    by_the_controller(folder, "a")
-    assert "journal" not in {line["what"] for line in home.json("status", *where, code=1)["steps"]}
-    with (folder / journal.FILE).open("ab") as file:
-        file.write(LINE)
-    by_a_play(folder, "b")
-    for _ in range(2):
-        rows = home.json("history", *where)
-        assert sorted((row["event"], row["reason"]) for row in rows) == [
-            ("damaged", LINE.decode()),
-            ("withdraw", "a"),
-            ("withdraw", "b"),
-        ]
-        (folder / audit.SENT).unlink()
-    [line] = [line for line in home.json("status", *where, code=1)["steps"] if line["what"] == "journal"]
-    assert line["text"].startswith("1 lines cannot be read:")
 
 
 def test_pruning_keeps_what_links_lead_to(tmp_path: Path) -> None:
