@@ -55,7 +55,7 @@ class Document:
 
 
 def fault(what: str, fix: str) -> PydanticCustomError:
-    """What a model's validator raises, as `validate` takes it."""
+    """Error that a model's validator raises, as `validate` takes it."""
     return PydanticCustomError("springtide", "{what}; {fix}", {"what": what, "fix": fix})
 
 

@@ -24,7 +24,7 @@ FIX = "look at `springtide diff`; if it is intended, use --force --reason TEXT"
 
 @dataclass(frozen=True)
 class Changes(Generic[What]):
-    """What happens to values of one kind."""
+    """Differences between two publications in values of one kind."""
 
     added: Mapping[Value, What]
     changed: Mapping[Value, tuple[What, What]]
@@ -90,7 +90,7 @@ Starts = Mapping[Value, Start]
 
 @dataclass(frozen=True)
 class Difference(Changes[Start]):
-    """What happens to starts: one whose window goes is withdrawn, though a trial may remain. `before` and `after` count
+    """Differences in starts: one whose window goes is withdrawn, though a trial may remain. `before` and `after` count
     those with a window, `carried` with what is on trial, `received` those that had a receive window."""
 
     before: int
@@ -259,7 +259,7 @@ def by_design(found: Difference, before: Documents, after: Documents, turns: Tur
 
 
 def choices(documents: Documents) -> dict[Value, Part]:
-    """Which congestion control clients get, by edge and prefix."""
+    """Congestion controls that clients get, by edge and prefix."""
     return {
         (edge, prefix): choice
         for edge, document in documents.items()

@@ -1,4 +1,4 @@
-"""What receivers announce: windows for those that pace, and pairs whose buffers are too small for their routes."""
+"""Windows of receivers: those that edges that pace announce, and pairs whose buffers are too small for their routes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from springtide.laws.initcwnd.decision import Action, Decision
 # A receiver advertises about half of the middle value of its tcp_rmem at first; an Ethernet's segment has 1460 bytes.
 BUFFER_PER_WINDOW = 2
 SEGMENT_BYTES = 1460
-# What a receiver announces by itself: 65,535 bytes in segments of 1460. A smaller value would lower it.
+# Receivers announce this much by themselves: 65,535 bytes in segments of 1460. A smaller value would lower it.
 ANNOUNCED_ANYWAY = 44
 
 # Source PoP, prefix of its destination, window in segments.
@@ -31,8 +31,8 @@ def receive_windows(fleet: Fleet, starts: Iterable[Window]) -> Mapping[str, Mapp
 
 
 def narrow(documents: Documents, decided: Iterable[Decision], fleet: Fleet) -> Iterator[str]:
-    """What to do for pairs that have a route in these bundles and a window above what their median receiver advertised,
-    and for those whose window the receivers have limited already."""
+    """Advice for pairs that have a route in these bundles and a window above what their median receiver advertised, and
+    for those whose window the receivers have limited already."""
     bundles = [document.bundle for document in documents.values()]
     given = _largest(fleet, ((one.pop, prefix, window) for one in bundles for prefix, window in one.windows.items()))
     for decision in sorted(decided, key=lambda one: (one.src_pop, one.dst_pop)):

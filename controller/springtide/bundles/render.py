@@ -166,7 +166,7 @@ class _Merged:
     def _merge(self, pop: str, by: str, parts: Sequence[Sequence[Part]], receive: Mapping[str, int]) -> list[Part]:
         found = {prefix: Part(prefix=prefix, receive_window=window) for prefix, window in receive.items()}
         for one in chain.from_iterable(parts):
-            # What only one law names is its entry as it is: a copy of each would take as much memory again.
+            # An entry that only one law names is taken as it is: a copy of each would take as much memory again.
             found[one.prefix] = found[one.prefix].but(**vars(one)) if one.prefix in found else one
         usable = []
         for text, entry in found.items():

@@ -28,7 +28,7 @@ from springtide.store import Row, Store
 
 # Values by the key of their unit.
 Values = dict[bytes, tuple[float, ...]]
-# What is explained, each line with its label.
+# Lines of an explanation, each with its label.
 Lines = list[tuple[str, str]]
 # Rounds that `explain` shows.
 HISTORY_ROUNDS = 12
@@ -360,7 +360,7 @@ class Law(Protocol):
         return None
 
     def recent(self, store: Store, policy: Policy, src_pop: str, destination: str, round_unix_s: int) -> Frame:
-        """What `explain` shows of the last rounds, the newest first."""
+        """Read the last rounds' rows that `explain` shows, the newest first."""
         since = round_unix_s - HISTORY_ROUNDS * policy.round.interval_s
         return self.decisions.read(store, since, round_unix_s, (src_pop, destination))
 
@@ -378,8 +378,8 @@ class Law(Protocol):
         )
 
     def undecided(self, store: Store, round_unix_s: int, default: str, held: Lines, because: str, change: str) -> Lines:
-        """What is said of a path without a decision: what edges hold, why, and what would change it, where the round
-        was decided."""
+        """Explain a path without a decision: what edges hold, why, and what would change it. A round that was not
+        decided is the reason by itself."""
         if self.latest(store, round_unix_s) != round_unix_s:
             text = instants.show(round_unix_s)
             because, change = f"round {text} has not been decided", f"`springtide decide {self.name} --round {text}`"
@@ -424,7 +424,7 @@ class Law(Protocol):
     def contribute(
         self, store: Store, fleet: Fleet, policy: Policy, round_unix_s: int, expires_unix_s: int
     ) -> Contribution:
-        """What bundles of a round in which it decides carry of its decisions; they are withdrawn at `expires`."""
+        """Give the entries that bundles carry of a round in which it decides; they are withdrawn at `expires`."""
         return Contribution()
 
     def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
