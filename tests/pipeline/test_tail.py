@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 
 from testkit.home import ROUND, Home
@@ -13,7 +14,9 @@ from testkit.proto import message, row
 from testkit.traffic import Socket
 
 
-def test_samples_are_shown_as_they_are_and_filtered(feed: Feed, tmp_path: Path) -> None:
+def test_samples_are_shown_as_they_are_and_filtered(
+    feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     producer = Producer({"bootstrap.servers": feed.bootstrap})
     producer.produce(feed.topic, b"\x99garbage", key="same")
     for host, peer in (("ams-1", "10.77.2.9"), ("fra-1", "10.77.3.9"), ("ams-1", "10.77.3.8")):
@@ -39,5 +42,7 @@ def test_samples_are_shown_as_they_are_and_filtered(feed: Feed, tmp_path: Path) 
     assert set(home.run(*arguments, *mine, "--seconds", 1).stdout.splitlines()) <= {line}
     [complaint] = home.refused("tail", "--kafka", feed.bootstrap, "--prefix", "10.77.3.1/24")
     assert "has host bits set; write it as 10.77.2.0/24" in complaint
-    missing = home.run("tail", "--kafka", feed.bootstrap, "--topic", "springtide.none", code=1)
+    # As units name the brokers.
+    monkeypatch.setenv("SPRINGTIDE_KAFKA", feed.bootstrap)
+    missing = home.run("tail", "--topic", "springtide.none", code=1)
     assert "topic springtide.none cannot be read" in missing.stderr

@@ -143,6 +143,8 @@ def _kafka_options(command: F, *, required: bool) -> F:
     brokers = click.option(
         "--kafka",
         "brokers",
+        envvar="SPRINGTIDE_KAFKA",
+        show_envvar=True,
         required=required,
         is_eager=True,
         metavar="HOST:PORT,...",
