@@ -51,7 +51,7 @@ def test_the_plays_do_what_the_page_says(tmp_path: Path) -> None:
         farm.publish()
         seen = set()
         for words in lines:
-            play, options = Path(words[3]).name, words[4:]
+            play, options = f"{words[3].removeprefix('springtide.fleet.')}.yml", words[4:]
             if "--check" in options or play == "edges.yml":
                 continue  # deploy/ansible/tests/test_rollout.py has these
             if "springtide_resume=true" in options:
