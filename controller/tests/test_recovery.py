@@ -299,7 +299,7 @@ def test_a_bundle_that_is_full_keeps_what_gains_most_of_both_laws(home: Home, bo
 COPIES = ("copies_reason", "copied_bytes")
 GIVEN = 20_000
 FULL, LATE, ENDING = "198.51.100.7", "198.51.101.7", "198.51.102.7"
-BOTH = POLICY.replace("window_rounds: 2", "copies: true, copies_permille: 50, window_rounds: 2")
+BOTH = POLICY.replace("window_rounds: 2", "copies: true, copies_permille: 50, copies_dscp: 1, window_rounds: 2")
 
 
 def test_paths_that_lose_at_random_get_copies_until_these_do_harm_or_the_loss_ends(
@@ -324,7 +324,7 @@ def test_paths_that_lose_at_random_get_copies_until_these_do_harm_or_the_loss_en
         "198.51.101.0/24": ("full_path", 0),
     }
     found = bundles(home, ROUND)["ams-1"]
-    assert found["enforce"]["copies_permille"] == 50
+    assert (found["enforce"]["copies_permille"], found["enforce"]["copies_dscp"]) == (50, 1)
     [entry] = [one for one in found["entries"] if one["prefix"] == "10.77.2.0/24"]
     # The longest handshakes took 70 ms, and half more is 105.
     assert entry == {"prefix": "10.77.2.0/24", "handshake_timeout_ms": 110, "copied_bytes": GIVEN}

@@ -74,6 +74,8 @@ part! {
         optional brake: Option<Brake>;
         /// Routes or a program.
         required by: Way;
+        /// DSCP of copies; without, that of their connection.
+        optional copies_dscp: Option<u32>, within 1..=63;
         /// Bytes of copies for each thousand bytes that the edge sends, at most; without, 20.
         optional copies_permille: Option<u32>, within 1..=1000;
         /// Destinations that are left alone, whatever the entries say; sorted and unique.

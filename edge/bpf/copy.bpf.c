@@ -20,6 +20,9 @@
 /* From Linux 6.6: the next program of the device decides. */
 #define GO_ON -1
 #define IPV6_HEADER 40
+/* Place of an IPv4 header's checksum. */
+#define IPV4_CHECKSUM 10
+#define VLAN_TAG 4
 /* NET_XMIT_CN: it was queued, and the queue dropped another packet. */
 #define QUEUED 2
 
@@ -74,8 +77,66 @@ static __always_inline struct settings *settings_in_force(void)
 	return common && bpf_ktime_get_boot_ns() < common->deadline_ns ? common : 0;
 }
 
+/*
+ * Bytes before the IP header; negative where the device has a link layer that is not known here. The context does not say it, so
+ * the header's own bytes are looked for where Ethernet, no link layer or a VLAN tag has them.
+ */
+static __always_inline int before_ip(struct __sk_buff *skb)
+{
+	static const int places[] = {ETH_HLEN, 0, ETH_HLEN + VLAN_TAG};
+	__u32 header[5], found[5];
+
+	if (bpf_skb_load_bytes_relative(skb, 0, header, sizeof(header), BPF_HDR_START_NET))
+		return -1;
+	for (int index = 0; index < 3; index++) {
+		if (bpf_skb_load_bytes(skb, places[index], found, sizeof(found)))
+			continue;
+		if (header[0] == found[0] && header[1] == found[1] && header[2] == found[2] && header[3] == found[3] &&
+		    header[4] == found[4])
+			return places[index];
+	}
+	return -1;
+}
+
+/* The first two bytes of an IP header, with another DSCP; ECN's bits stay. */
+static __always_inline __u16 marked(__u16 plain, __u32 dscp)
+{
+	return plain >> 12 == 4 ? (plain & ~0xfc) | dscp << 2 : (plain & ~0xfc0) | dscp << 6;
+}
+
+/* Writes the first two bytes of the IP header, and IPv4's checksum. */
+static __always_inline long mark(struct __sk_buff *skb, int at, __u16 from, __u16 to)
+{
+	__be16 was = bpf_htons(from), is = bpf_htons(to);
+
+	if (from >> 12 == 4 && bpf_l3_csum_replace(skb, at + IPV4_CHECKSUM, was, is, sizeof(is)))
+		return -1;
+	return bpf_skb_store_bytes(skb, at, &is, sizeof(is), 0);
+}
+
+/* A clone that leaves by the same device with this DSCP, or with that of its connection. */
+static __always_inline long clone(struct __sk_buff *skb, __u32 dscp)
+{
+	__be16 first;
+	__u16 plain;
+	long code;
+	int at;
+
+	if (!dscp)
+		return bpf_clone_redirect(skb, skb->ifindex, 0);
+	at = before_ip(skb);
+	if (at < 0 || bpf_skb_load_bytes(skb, at, &first, sizeof(first)))
+		return -1;
+	plain = bpf_ntohs(first);
+	if (mark(skb, at, plain, marked(plain, dscp)))
+		return -1;
+	code = bpf_clone_redirect(skb, skb->ifindex, 0);
+	mark(skb, at, marked(plain, dscp), plain);
+	return code;
+}
+
 /* Whether it left. */
-static __always_inline int copy(struct __sk_buff *skb, struct copying *mine, __u32 segments)
+static __always_inline int copy(struct __sk_buff *skb, struct copying *mine, __u32 segments, __u32 dscp)
 {
 	__u64 cost = (__u64)skb->len * 1000;
 	long code;
@@ -84,7 +145,7 @@ static __always_inline int copy(struct __sk_buff *skb, struct copying *mine, __u
 		count(TOTAL_COPIES_REFUSED);
 		return 0;
 	}
-	code = bpf_clone_redirect(skb, skb->ifindex, 0);
+	code = clone(skb, dscp);
 	if (code && code != QUEUED) {
 		count(TOTAL_COPIES_REFUSED);
 		return 0;
@@ -100,7 +161,7 @@ static __always_inline int copy(struct __sk_buff *skb, struct copying *mine, __u
  * sent again: the D-SACKs of later copies would undo the sender's response to the loss (tcp_try_undo_dsack). Nothing without
  * SACK: the other end answers a copy with a duplicate acknowledgement, which then counts as a sign of loss.
  */
-static __always_inline void copy_data(struct __sk_buff *skb, struct bpf_sock *sk, struct copying *mine)
+static __always_inline void copy_data(struct __sk_buff *skb, struct bpf_sock *sk, struct copying *mine, __u32 dscp)
 {
 	struct start *start = bpf_sk_storage_get(&starts, sk, 0, 0);
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
@@ -117,7 +178,7 @@ static __always_inline void copy_data(struct __sk_buff *skb, struct bpf_sock *sk
 		return;
 	start->sent_end = one.sequence + one.bytes;
 	segments = skb->gso_segs ? skb->gso_segs : 1;
-	if (copy(skb, mine, segments))
+	if (copy(skb, mine, segments, dscp))
 		start->copied_segments += segments;
 }
 
@@ -139,10 +200,10 @@ int springtide_copy(struct __sk_buff *skb)
 	mine->owed = mine->owed > paid ? mine->owed - paid : 0;
 	full = bpf_sk_fullsock(sk);
 	if (full) {
-		copy_data(skb, full, mine);
+		copy_data(skb, full, mine, common->copies_dscp);
 	} else if (mine->synack && bpf_get_socket_cookie(skb) == mine->synack) {
 		mine->synack = 0;
-		copy(skb, mine, 1);
+		copy(skb, mine, 1, common->copies_dscp);
 	}
 	return GO_ON;
 }

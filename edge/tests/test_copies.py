@@ -18,13 +18,15 @@ pytestmark = pytest.mark.root
 
 # Bytes that are sent twice, of each connection's SIZE.
 COPIED, SIZE = 20_000, 60_000
+# Lower effort (RFC 8622).
+DSCP = 1
 # An address that its network drops all packets to, and nobody answers for.
 SILENT = "10.77.2.50"
 # One connection in ten is not copied: of 120 none is with odds of 3e-6, and fewer than 84 are with odds of 1e-9.
 COUNT = 120
 COPIES = [{"prefix": "10.77.2.0/24", "copied_bytes": COPIED}, {"prefix": "fd77:2::/48", "copied_bytes": COPIED}]
 # The edge accepts connections, or opens them to an address, and sends so many bytes on each. What is printed, by both
-# ports: how often each packet leaves, the SYN-ACK and segments by the number of their first byte.
+# ports: how often each packet leaves, the SYN-ACK and segments by the number of their first byte; how many have a DSCP.
 SEND = """
 import collections, fcntl, json, socket, struct, sys, threading, time
 group, size, count, address = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
@@ -59,13 +61,19 @@ while quiet is None or time.monotonic() < quiet:
         continue
     mine, theirs, sequence = struct.unpack_from("!HHI", packet, at)
     ends, data = f"{mine} {theirs}", len(packet) - at - (packet[at + 12] >> 4) * 4
+    first, = struct.unpack_from("!H", packet)
+    # Ones' complement: a correct header's sum is all ones.
+    assert at == 40 or sum(struct.unpack_from("!10H", packet)) % 0xffff == 0, packet[:20]
+    dscp = first >> (2 if at == 20 else 6) & 63
+    found[ends]["marked"] += bool(dscp)
+    assert dscp in (0, DSCP) and first >> (0 if at == 20 else 4) & 3 == 0, first
     if packet[at + 13] & 2:
         found[ends]["syn"] += 1
         begins[ends] = sequence + 1
     elif data:
         found[ends][(sequence - begins[ends]) & 0xffffffff] += 1
 print(json.dumps(found))
-"""
+""".replace("DSCP", str(DSCP))
 TAKE = """
 import socket, sys
 address, first, count, size = sys.argv[1], *map(int, sys.argv[2:])
@@ -133,23 +141,27 @@ def sent(host: Host, to: str = "") -> list[dict[str, Any]]:
         finally:
             sending.kill()
     assert len(found) == COUNT
-    return [{"syn": one.pop("syn"), "at": {int(at): times for at, times in one.items()}} for one in found.values()]
+    return [
+        {"syn": one.pop("syn"), "marked": one.pop("marked"), "at": {int(at): times for at, times in one.items()}}
+        for one in found.values()
+    ]
 
 
-def is_copied(one: dict[str, Any], syns: int) -> bool:
+def is_copied(one: dict[str, Any], syns: int, marked: bool) -> bool:
     """All of its beginning leaves twice, or nothing. `syns`: SYNs or SYN-ACKs of one that is copied."""
     twice = {at for at, times in one["at"].items() if times == 2}
     if not twice:
-        assert (one["syn"], set(one["at"].values())) == (1, {1}), one
+        assert (one["syn"], one["marked"], set(one["at"].values())) == (1, 0, {1}), one
         return False
     assert (one["syn"], max(one["at"].values())) == (syns, 2), one
+    assert one["marked"] == marked * (len(twice) + syns - 1), one
     assert twice == {at for at in one["at"] if at < COPIED}, one
     return True
 
 
-def copied(host: Host, to: str = "") -> int:
-    """Count the copied ones of COUNT connections. No SYN leaves twice."""
-    return sum(is_copied(one, 1 if to else 2) for one in sent(host, to))
+def copied(host: Host, to: str = "", marked: bool = False) -> int:
+    """Count the copied ones of COUNT connections. No SYN leaves twice. `marked`: whether copies have DSCP."""
+    return sum(is_copied(one, 1 if to else 2, marked) for one in sent(host, to))
 
 
 def test_what_the_bundle_says_leaves_twice_of_nine_in_ten_and_nothing_else(host: Host) -> None:
@@ -164,6 +176,13 @@ def test_what_the_bundle_says_leaves_twice_of_nine_in_ten_and_nothing_else(host:
     assert copied(host, FAR[0]) == 0
     assert host.run("apply", host.document(COPIES, opted_out=[{"port": 7002}])).code == 0
     assert copied(host) == 0
+
+
+def test_copies_alone_have_the_dscp_that_the_bundle_says(host: Host) -> None:
+    assert host.run("apply", host.document(COPIES, copies_permille=1000, copies_dscp=DSCP)).code == 0
+    for address in ("", *FAR):
+        assert 84 <= copied(host, address, marked=True) < COUNT
+    assert host.run("status").report["program"]["totals"]["copies_refused"] == 0
 
 
 def test_nothing_is_copied_to_an_end_without_sack(host: Host) -> None:

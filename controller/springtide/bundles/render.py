@@ -18,6 +18,7 @@ from springtide.fleet import Fleet, parse_prefix, prefix_order
 from springtide.laws.base import Contribution
 from springtide.laws.entry import Part, to_json
 from springtide.laws.holdout import held_out_edges
+from springtide.laws.recovery.policy import RecoveryPolicy
 from springtide.policy import BundlePolicy, EnforcePolicy, Policy
 from springtide.policy.names import unknown
 
@@ -63,7 +64,7 @@ def render(
     }
     for edge, pop in fleet.edges().items():
         way = policy.enforce_of(edge, pop, round_unix_s)
-        enforce = _enforcement(way, policy.recovery.copies_permille, merged.context.opted_out)
+        enforce = _enforcement(way, policy.recovery, merged.context.opted_out)
         entries = merged.of(edge, pop, enforce)
         fields = {**head, "edge": edge, "pop": pop, "enforce": enforce}
         documents[edge] = seal({**fields, "entries": entries})
@@ -77,7 +78,7 @@ def render(
     return Rendered(documents, left_out, [*overrides, *sorted(merged.unusable)], too_many)
 
 
-def _enforcement(policy: EnforcePolicy, copies_permille: int, opted_out: Sequence[Part]) -> Part:
+def _enforcement(policy: EnforcePolicy, recovery: RecoveryPolicy, opted_out: Sequence[Part]) -> Part:
     """Way of enforcing that `policy` asks of an edge.
 
     By routes, neither a lift nor a brake nor a record nor a copy means anything. Nor can routes leave a tenant alone:
@@ -99,7 +100,8 @@ def _enforcement(policy: EnforcePolicy, copies_permille: int, opted_out: Sequenc
             half_life_s=policy.brake_half_life_s,
         ),
         record_permille=policy.record_permille,
-        copies_permille=copies_permille,
+        copies_dscp=recovery.copies_dscp or None,
+        copies_permille=recovery.copies_permille,
     )
 
 

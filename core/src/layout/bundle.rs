@@ -142,8 +142,8 @@ pub struct Settings {
     pub hz: u32,
     /// Bytes of copies for each thousand bytes sent, at most.
     pub copies_permille: u32,
-    /// Zero.
-    pub padding: u32,
+    /// DSCP of copies; 0 is that of their connection.
+    pub copies_dscp: u32,
     /// Names, each with zeros at its end.
     pub algorithms: [[u8; ALGORITHM_NAME]; ALGORITHMS],
 }

@@ -48,6 +48,9 @@ class RecoveryPolicy(Section):
     copies_permille: int = Field(default=20, ge=1, le=1000)
     """Bytes of copies for each thousand bytes that an edge sends, at most.
     Source: two in a hundred are within what a network's load changes from minute to minute."""
+    copies_dscp: int = Field(default=0, ge=0, le=63)
+    """DSCP of copies, so that networks may drop them first: 1 is RFC 8622's lower effort. 0: that of their connection.
+    Source: off: a network may send a packet of another DSCP another way, or later."""
 
 
 class RecoveryOverride(PathWord):

@@ -166,7 +166,7 @@ fn settings_of(bundle: &Bundle, moment: Moment, algorithms: &BTreeMap<&str, u8>)
         record_permille: enforce.record_permille.unwrap_or(0),
         hz: moment.hz,
         copies_permille: copies_permille(bundle),
-        padding: 0,
+        copies_dscp: enforce.copies_dscp.unwrap_or(0),
         algorithms: names,
     }
 }
