@@ -18,9 +18,10 @@ from springtide.laws.congestion.law import ACTIONS
 from springtide.laws.congestion.law import DECIDED as CONGESTION
 from springtide.laws.initcwnd.decision import Decision
 from springtide.laws.initcwnd.rows import WINDOWS
+from springtide.laws.start.bundle import untreated
 from springtide.laws.start.explain import labelled
 from springtide.laws.start.law import DECIDED, STARTS
-from springtide.policy import Policy
+from springtide.policy import Policy, load_policy
 
 from lab.connections import own_network
 from testkit import bpf
@@ -69,9 +70,9 @@ def on_bbr() -> Any:
     return found
 
 
-def published(home: Home, values: dict[str, Any], found: Frame | None = None) -> dict[str, Any]:
+def published(home: Home, values: dict[str, Any], found: Frame | None = None, more: str = "") -> dict[str, Any]:
     """The bundle of an edge in ams, as `springtide publish` makes it of what is in the store."""
-    home.policy.write_text("enforce: {by: bpf}\n")
+    home.policy.write_text("enforce: {by: bpf}\n" + more)
     store = home.open()
     WINDOWS.write_round(store, ROUND, decided_table(DECISIONS), Policy().version)
     STARTS.write_round(store, ROUND, decided(**values) if found is None else found, Policy().version)
@@ -153,6 +154,19 @@ def test_every_unit_and_part_is_published(home: Home, values: dict[str, Any]) ->
         assert entry.get("trial", {}).get("initcwnd") == values.get("trial_window")
         # An edge that the store's fleet does not have begins with half of an equal part.
         assert entry.get("start_rate") == (2_000_000 if "window" in values else None)
+
+
+@pytest.mark.parametrize(("more", "rest"), [("", 20), ("holdout: {connection_permille: 7}\n", 7)])
+def test_one_in_fifty_keeps_the_default_so_that_the_rest_has_something_beside_it(
+    home: Home, more: str, rest: int
+) -> None:
+    """Not where an operator has given the values."""
+    found = published(home, IN_USE, more=more)
+    assert [one["trial"] for one in found["entries"]] == [{"permille": rest}] * len(UNITS)
+    [row, *_] = STARTS.rows(decided(**IN_USE))
+    said = dict(labelled({"round": ROUND, **row}, load_policy(home.policy), []))["on trial"]
+    assert said == f"nothing; {rest / 10:g} % of the connections keep the kernel's default, to be compared with"
+    assert untreated(load_policy(home.policy), ROUND, {**row, "overridden": True}) == 0
 
 
 def test_a_share_that_starts_with_the_default_beside_what_is_in_use_is_published(home: Home) -> None:
@@ -272,7 +286,7 @@ def test_what_gains_least_is_left_out_of_a_full_bundle_and_named(home: Home) -> 
 
 @pytest.mark.root
 def test_a_connection_starts_as_decided(home: Home) -> None:
-    document = published(home, IN_USE)
+    document = published(home, IN_USE, more="holdout: {connection_permille: 0}\n")
     with own_network(), bpf.program(f"stp{os.getpid()}") as program:
         program.apply({"entries": document["entries"]})
         for prefix in UNITS.values():

@@ -83,7 +83,8 @@ def policy(topology: Topology) -> dict[str, Any]:
         return {}
     # A record of every connection: a lab has few.
     enforce: dict[str, Any] = {"record_permille": 1000, "max_trial_permille": START_POLICY["trial_permille"]}
-    more: dict[str, Any] = {LAW: START_POLICY, "damping": DAMPING}
+    # A lab compares before and after.
+    more: dict[str, Any] = {LAW: START_POLICY, "damping": DAMPING, "holdout": {"connection_permille": 0}}
     if len(chosen) == len(topology.edges()):
         enforce["by"] = "bpf"
     else:

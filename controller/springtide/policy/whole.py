@@ -12,6 +12,7 @@ from pydantic import Field
 
 from springtide.document import Document, load, validate
 from springtide.errors import InputError, Problem
+from springtide.laws import holdout as of_holdout
 from springtide.laws import switchback as of_experiment
 from springtide.laws.congestion import policy as of_congestion
 from springtide.laws.congestion.policy import CongestionDampingPolicy, CongestionOverride, CongestionPolicy
@@ -95,7 +96,7 @@ def load_policy(path: Path) -> Policy:
 
 def contradictions(document: Document, policy: Policy) -> Iterator[Problem]:
     """Rules between keys: each key may be within its range, and yet contradict another."""
-    for part in (of_initcwnd, of_congestion, of_start, of_recovery, of_enforce, of_experiment):
+    for part in (of_initcwnd, of_congestion, of_start, of_recovery, of_enforce, of_experiment, of_holdout):
         yield from part.contradictions(document, policy)
     interval_s, keep = policy.round.interval_s, policy.retention
     for low_keys, low, high_keys, high in (

@@ -81,18 +81,18 @@ def entries(
             if not row["overridden"] and (row["expires_at"] or 0) < expires_unix_s:
                 left_out.append(f"{row['src_pop']} to {row['destination']} (IPv{row['ip_version']})")
             else:
-                untreated = _untreated(policy, round_unix_s, row)
-                decided.append((row, untreated, _default_resent(policy, round_unix_s, row)))
+                rest = untreated(policy, round_unix_s, row)
+                decided.append((row, rest, _default_resent(policy, round_unix_s, row)))
         of_clients |= {row["destination"] for row, *_ in decided}
         edges = fleet.pops[name].edges if name in fleet.pops else {}
         for edge in edges:
             if policy.enforce_of(edge, name, round_unix_s).by == "bpf" and edge not in held_out:
                 found[edge] += (
                     entry
-                    for row, untreated, default_resent in decided
+                    for row, rest, default_resent in decided
                     for prefix in prefixes(fleet, row["destination"], row["ip_version"])
                     if prefix == row["destination"] or prefix not in of_clients
-                    if (entry := _entry(prefix, row, _part(parts, row, edge, len(edges)), untreated, default_resent))
+                    if (entry := _entry(prefix, row, _part(parts, row, edge, len(edges)), rest, default_resent))
                 )
     return found, left_out
 
@@ -117,11 +117,13 @@ def _part(parts: Parts, row: Row, edge: str, edges: int) -> float:
     return parts.get(unit, _NOBODY).get(edge, 0.5 / edges)
 
 
-def _untreated(policy: Policy, round_unix_s: int, row: Row) -> int:
-    """Connections, per thousand, that keep the kernel's default for the experiment; none while the law itself has
-    values on trial."""
-    if policy.experiment.kind != "share" or row["overridden"] or row["trial_permille"]:
+def untreated(policy: Policy, round_unix_s: int, row: Row) -> int:
+    """Connections, per thousand, that keep the kernel's default, so that the benefit is a difference; none while the
+    law itself has values on trial."""
+    if row["overridden"] or row["trial_permille"]:
         return 0
+    if policy.experiment.kind != "share":
+        return policy.holdout.connection_permille
     own = turn(policy.experiment, policy.round.interval_s, row["src_pop"], row["destination"], round_unix_s)
     return untreated_permille(own.share)
 
@@ -139,15 +141,15 @@ def _default_resent(policy: Policy, round_unix_s: int, row: Row) -> int:
     return int(min(round(1000 * share * row["default_resent"]), MAX_DEFAULT_RESENT))
 
 
-def _entry(prefix: str, row: Row, part: float, untreated: int, default_resent: int) -> Part | None:
+def _entry(prefix: str, row: Row, part: float, rest: int, default_resent: int) -> Part | None:
     """None where nothing is left to give."""
     values = _values(row, "", part)
     on_trial = _values(row, "trial_", part) if row["trial_permille"] else {}
     if not values and not on_trial:
         return None
     trial = None
-    if untreated:
-        trial = Part(permille=untreated)
+    if rest:
+        trial = Part(permille=rest)
     elif on_trial or (row["trial_permille"] and not row["trial_window"]):
         trial = Part(permille=row["trial_permille"], **on_trial)
     return Part(prefix=prefix, **values, default_resent=default_resent or None, trial=trial)

@@ -8,7 +8,7 @@ from springtide import instants
 from springtide.laws.base import Lines
 from springtide.laws.entry import Part
 from springtide.laws.standing import Held, Standing, named
-from springtide.laws.start.bundle import is_off
+from springtide.laws.start.bundle import is_off, untreated
 from springtide.laws.start.law import STARTS
 from springtide.policy import Policy
 from springtide.store import Row
@@ -21,7 +21,7 @@ def labelled(row: Row, policy: Policy, held: Lines, edges: Mapping[str, Sequence
     """A unit's lines; `row` as STARTS.rows gives it, `held` by `became`, `edges`: what bundles would have of it."""
     return [
         ("decided", _verdict(row, policy)),
-        ("on trial", _trial(row)),
+        ("on trial", _trial(row, untreated(policy, row["round"], row))),
         *([("by edges", by_edges(edges))] if edges and (row["window"] or row["trial_permille"]) else []),
         *(
             [("left out", "of bundles: the experiment has it switched off")]
@@ -85,9 +85,10 @@ def _verdict(row: Row, policy: Policy) -> str:
     return f"{would}{text}; only on edges that enforce by bpf"
 
 
-def _trial(row: Row) -> str:
+def _trial(row: Row, untreated_permille: int) -> str:
     if not row["trial_permille"]:
-        return "nothing"
+        beside = f"{untreated_permille / 10:g} % of the connections keep the kernel's default, to be compared with"
+        return f"nothing; {beside}" if row["window"] and untreated_permille else "nothing"
     share = f"for {row['trial_permille'] / 10:g} % of the connections"
     if not row["trial_window"]:
         return f"the kernel's default {share}, to see what that loses now"
