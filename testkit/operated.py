@@ -45,6 +45,7 @@ def operate(home: Home, now: list[int]) -> None:
     _arrive_oddly(home)
     _start(home)
     _recover(home)
+    _measure(home)
 
 
 def _roll_out(home: Home, now: list[int]) -> None:
@@ -111,4 +112,17 @@ def _recover(home: Home) -> None:
     values = {"handshake_timeout_ms": 180, "treated_ms": 180, "reason": "learnt"}
     opened = home.open()
     opened.insert("path_decisions", [path | seen | values | {"round": moment} for moment in ROUNDS[-2:]])
+    opened.close()
+
+
+def _measure(home: Home) -> None:
+    """What is kept of the day, and two percentiles of a path as edges that pace would show them."""
+    home.run("measure", "--round", instants.show(ROUND))
+    path = {"law": "start", "units": "decided", "method": "untreated share", "by": "path", "group": "ams to fra, IPv4"}
+    of = {"src_pop": "ams", "destination": "fra", "ip_version": 4, "treated": 4900, "held_out": 100}
+    slower = {"outcome": "time of 100 kB, p95", "effect": 0.2, "low": 0.1, "high": 0.3, "reading": "worse"}
+    faster = {"outcome": "time of 100 kB, p50", "effect": -0.5, "low": -0.6, "high": -0.4, "reading": "better"}
+    both = {"since": ROUND - 86_400, "until": ROUND, "treated_us": 120_000.0, "held_out_us": 100_000.0}
+    opened = home.open()
+    opened.insert("benefits", [path | of | both | one for one in (slower, faster)])
     opened.close()

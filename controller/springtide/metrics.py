@@ -37,6 +37,10 @@ METRICS: dict[str, Metric] = {
         "same, that it differs, or nothing (unknown).",
         ("law", "seen"),
     ),
+    "springtide_benefit_worse": Metric(
+        "1 where connections are worse off with what the law decides, beyond chance, by the newest measured day.",
+        ("law",),
+    ),
     "springtide_status_seconds": Metric("When `springtide status` wrote its metrics, seconds since the epoch."),
     "springtide_step_closes": Metric("1 where the step lets the loop close.", ("step",)),
     "springtide_step_seconds": Metric("When the step last happened, seconds since the epoch.", ("step",)),

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from springtide import instants
 from springtide.laws.columns import Table
+from springtide.laws.resample import bounds, quantiles
 from springtide.learn.advise_path import EVIDENCE, SIZES, path_of
-from springtide.learn.resample import bounds, quantiles
 from springtide.policy import StartPolicy
 
 from testkit import history

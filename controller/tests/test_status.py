@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from springtide import instants
 from springtide.cli.status import gauges as status_gauges
-from springtide.laws.base import Newest, State, Step, Treated, age
+from springtide.laws.base import BenefitLine, Newest, State, Step, Treated, age
 from springtide.laws.effect import Effect
 from springtide.learn.status import Facts, Published, lines, verdict
 from springtide.metrics import write_metrics
@@ -33,6 +33,10 @@ def event(kind: str, verdict: str = "done", *, ago: int = 60, reason: str = "", 
     return Event(kind, verdict=verdict, reason=reason, who="ann", at_unix_s=NOW - ago, **more)
 
 
+def number(*effect: Any, law: str = "initcwnd", outcome: str = "busy time") -> BenefitLine:
+    return BenefitLine(law, outcome, "all", "all", Effect(*effect))
+
+
 GOOD = Facts(
     now=NOW,
     interval_s=300,
@@ -46,7 +50,8 @@ GOOD = Facts(
     published=ROUTES,
     holds=ROUTES,
     events={kind: event(kind, verdict) for kind, verdict in (("rollout", "done"), ("gate", "go"), ("drift", "none"))},
-    benefit={"windows: time": Effect(95, 15, -0.2, -0.24, -0.16)},
+    benefit={"windows: time": number(95, 15, -0.2, -0.24, -0.16)},
+    uncontrolled={"congestion": "write it so"},
     treated={"initcwnd": Treated(112, 0, 8), "congestion": Treated(70, 0, 10)},
 )
 
@@ -64,7 +69,9 @@ def test_a_loop_with_every_step_in_time_closes() -> None:
     assert line(GOOD, "seen windows").text == (
         "112 of 120 pairs of an edge and a PoP begin with what was decided; 8 show nothing"
     )
-    assert line(GOOD, "windows: time").text == "-20.0% (-24.0% to -16.0%; 95 treated, 15 held out)"
+    assert line(GOOD, "windows: time").text == "-20.0% (-24.0% to -16.0%; 95 treated, 15 not), held out"
+    unknown = replace(GOOD, benefit={"BBR: rate": number(3, 1, law="congestion")})
+    assert line(unknown, "BBR: rate").fix == "write it so"
 
 
 LONG_AGO = NOW - 2 * 300 - 60 - 1
@@ -145,8 +152,9 @@ def test_one_step_that_fails_is_named_with_what_to_do(
             "0 of 80 prefixes decided for BBR use it for most of their bytes; 80 do not: edges by routes only keep "
             "the choice, by bpf they apply it; 2 of those held out use it",
         ),
-        ({"benefit": {"BBR: rate": Effect(50, 40, 0.05, -0.01, 0.09)}}, "BBR: rate", "not significant"),
-        ({"benefit": {"BBR: rate": Effect(3, 1)}}, "BBR: rate", "not known yet (3 treated, 1 held out)"),
+        ({"benefit": {"BBR: rate": number(50, 40, 0.05, -0.01, 0.09)}}, "BBR: rate", "not significant"),
+        ({"benefit": {"starts: time": number(50, 40, 0.05, 0.01, 0.09)}}, "starts: time", "worse beyond chance"),
+        ({"benefit": {"BBR: rate": number(3, 1, law="congestion")}}, "BBR: rate", "not known yet (3 treated, 1 not)"),
     ],
 )
 def test_notes_let_the_loop_close(change: dict[str, Any], what: str, text: str) -> None:
@@ -259,6 +267,7 @@ def test_its_gauges_are_what_alerts_need(home: Home, tmp_path: Path) -> None:
     (tmp_path / "held.prom").write_text("")
     write_metrics(tmp_path / "held.prom", status_gauges(GOOD, lines(GOOD), is_paused=False))
     held = (tmp_path / "held.prom").read_text()
+    assert 'springtide_benefit_worse{law="initcwnd"} 0\n' in held
     assert f"springtide_bundles_expire_seconds {ROUTES.expires}\n" in held
     assert f'springtide_step_seconds{{step="on_the_fleet"}} {ROUTES.created}\n' in held
     assert 'springtide_treatments{law="initcwnd",seen="unknown"} 8\n' in held

@@ -292,6 +292,46 @@ engine = ${replicated}ReplacingMergeTree$replica
 partition by toYYYYMM(round)
 order by (round, edge, dst_pop, ip_version);
 
+-- What decisions are good for, as measured once an hour over the day before: one row a law, outcome and group. A row is
+-- a pure function of what was decided and seen until then, and of the policy.
+create table if not exists benefits$on_cluster (
+    -- The rounds since < round <= until.
+    since DateTime('UTC') codec (Delta, ZSTD(1)),
+    until DateTime('UTC') codec (Delta, ZSTD(1)),
+    law LowCardinality(String),
+    -- Like `busy time`, or `time of 100 kB, p90`.
+    outcome LowCardinality(String),
+    -- decided: over all units as they were decided, whatever their sockets show. seen: over those that show it. With
+    -- `points` effects are differences of percentages.
+    units LowCardinality(String),
+    -- How it was measured: held out, untreated share, switchback, randomised share or disable test. What that assumes
+    -- stands in the report.
+    method LowCardinality(String),
+    -- Of what it is: all, a PoP, a path, a size of objects and so on; and which of them.
+    by LowCardinality(String),
+    group String codec (ZSTD(1)),
+    -- Of a PoP or a path. Empty, and 0, are all.
+    src_pop LowCardinality(String),
+    destination String codec (ZSTD(1)),
+    ip_version UInt8,
+    -- Units on both sides, as the method counts them.
+    treated UInt64 codec (ZSTD(1)),
+    held_out UInt64 codec (ZSTD(1)),
+    -- The treated beside the others, as a share of these: -0.2 is a fifth less. With the ends of its interval; null is
+    -- unknown, of too few units.
+    effect Nullable(Float64) codec (ZSTD(1)),
+    low Nullable(Float64) codec (ZSTD(1)),
+    high Nullable(Float64) codec (ZSTD(1)),
+    -- The percentile of each side, microseconds; null where the outcome is none.
+    treated_us Nullable(Float64) codec (ZSTD(1)),
+    held_out_us Nullable(Float64) codec (ZSTD(1)),
+    -- better, worse, interference or not shown, by whether the interval leaves out zero; empty is unknown.
+    reading LowCardinality(String)
+)
+engine = ${replicated}ReplacingMergeTree$replica
+partition by toYYYYMM(until)
+order by (until, law, outcome, units, by, group);
+
 -- Who changed what in the fleet, when and why: one row an event. The same event may be sent again.
 create table if not exists audit$on_cluster (
     at DateTime('UTC') codec (Delta, ZSTD(1)),

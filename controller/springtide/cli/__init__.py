@@ -36,6 +36,7 @@ NAMES = (
     "history",
     "advise",
     "explain",
+    "measure",
     "report",
     "replay",
     "sql",

@@ -104,6 +104,9 @@ def gauges(facts: Facts, found: Sequence[Step], is_paused: bool) -> Gauges:
         },
         "springtide_bundles_expire_seconds": {(): holds.expires} if holds is not None and holds.routes else {},
         "springtide_paused": {(): is_paused},
+        "springtide_benefit_worse": {
+            (("law", line.law),): line.reading == "worse" for line in facts.benefit.values() if line.reading
+        },
         "springtide_treatments": {
             (("law", law), ("seen", seen)): getattr(treated, seen)
             for law, treated in facts.treated.items()

@@ -16,6 +16,7 @@ from springtide.errors import InputError, Problem, SpringtideError
 from springtide.fleet import Fleet
 from springtide.laws.base import Step
 from springtide.learn import status, status_facts
+from springtide.learn.benefits import DAY_S
 from springtide.policy import Policy
 from springtide.publication.folder import PublishFolder
 from springtide.store import Store, address
@@ -96,8 +97,8 @@ def _store(
                 yield unknown("freshness", url, "not checked: the schema comes first")
                 return
             now = instants.now()
-            yield from stores.check_clocks(stores.gather_clocks(opened, now - status_facts.DAY_S))
-            yield from stores.check_rogues(status_facts.rogues(opened, now - status_facts.DAY_S, now))
+            yield from stores.check_clocks(stores.gather_clocks(opened, now - DAY_S))
+            yield from stores.check_rogues(status_facts.rogues(opened, now - DAY_S, now))
             if fleet is None or policy is None:
                 yield unknown("freshness", url, "not checked: fleet and policy come first")
                 return

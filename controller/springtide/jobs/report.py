@@ -11,9 +11,9 @@ from springtide import instants
 from springtide.errors import SpringtideError
 from springtide.jobs.site import Site
 from springtide.learn import report as reports
+from springtide.learn.benefits import DAY_S, keep
 from springtide.learn.report_page import page
 
-DAY_S = 86_400
 FOLDER = "/var/lib/springtide/reports"
 
 
@@ -21,7 +21,8 @@ def daily(site: Site, now_unix_s: int, environment: Mapping[str, str] = os.envir
     """DAY.html and DAY.json in SPRINGTIDE_REPORT_DIR, of the newest whole day (UTC). Raises SpringtideError."""
     until = now_unix_s // DAY_S * DAY_S
     with site.open() as store:
-        made = reports.make(store, site.fleet(), site.policy(), until - DAY_S, until, 0.5)
+        fleet, policy = site.fleet(), site.policy()
+        made = reports.make(store, fleet, policy, keep(store, fleet, policy, until))
     folder = Path(environment.get("SPRINGTIDE_REPORT_DIR", FOLDER))
     path = folder / f"{instants.show(until - DAY_S)[:10]}.html"
     try:

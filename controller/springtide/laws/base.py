@@ -30,6 +30,9 @@ from springtide.store import Row, Store
 Values = dict[bytes, tuple[float, ...]]
 # Lines of an explanation, each with its label.
 Lines = list[tuple[str, str]]
+# Beginnings of outcomes of which less is better: more is of the others.
+LESS_IS_BETTER = ("busy time", "time of", "bytes sent again", "segments sent again")
+NOWHERE = "", "", 0
 # Rounds that `explain` shows.
 HISTORY_ROUNDS = 12
 # A job that runs once a round has left one out.
@@ -143,11 +146,31 @@ class BenefitLine:
     units: str = "decided"
     # One of METHODS.
     method: str = "held out"
+    # Source PoP, destination and IP version, where it is of a path.
+    path: tuple[str, str, int] = NOWHERE
+    # Of a percentile: what it is of the treated and of the others, microseconds.
+    sides: tuple[float | None, float | None] = (None, None)
 
     @property
     def assumption(self) -> str:
         """In one sentence what the number rests on."""
         return METHODS[self.method]
+
+    @property
+    def answers(self) -> bool:
+        """Whether it is the law's one number: over all units, as they were decided."""
+        return (self.by, self.units) == ("all", "decided")
+
+    @property
+    def reading(self) -> str:
+        """The line in one or two words; nothing where there are too few units."""
+        if self.effect.effect is None:
+            return ""
+        if not self.effect.shown:
+            return "not shown"
+        if self.outcome.endswith("interference"):
+            return "interference"
+        return "better" if (self.effect.effect < 0) == self.outcome.startswith(LESS_IS_BETTER) else "worse"
 
 
 @dataclass(frozen=True)

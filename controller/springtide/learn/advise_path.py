@@ -11,10 +11,10 @@ import numpy as np
 from springtide import _core
 from springtide._core import KERNEL_DEFAULT
 from springtide.laws.columns import Table
+from springtide.laws.resample import DRAWS, LEAST_CLUSTERS, bounds, quantiles
 from springtide.laws.start.gain import Floats, gain_us, transfer_us
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.units import UNIT_KEY
-from springtide.learn.resample import DRAWS, LEAST_CLUSTERS, bounds, quantiles
 
 SIZES = (10_000, 50_000, 100_000, 1_000_000)
 # The engine's: larger than any path's, so that only round trips are left.

@@ -22,8 +22,8 @@ WIDTH, HEIGHT, LEFT, RIGHT, BOTTOM = 400, 200, 52, 392, 26
 # Colour, width and dashes of the first to the fourth line.
 LINES = (("#7cb6cf", 5, "none"), ("#222", 1.5, "none"), ("#a85b00", 2.5, "8 4"), ("#222", 1.5, "2 3"))
 KEY_ROW = 18
-# More is better in other outcomes.
-LESS_IS_BETTER = frozenset(("busy time", "bytes sent again", "time of 10 kB", "time of 100 kB", "segments sent again"))
+# Most groups that are named as worse, the worst first.
+MOST_WORSE = 10
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em; color: #222 }
 table { border-collapse: collapse; margin: 1em 0 } td, th { padding: .2em .9em .2em 0; text-align: left }
@@ -86,34 +86,25 @@ def page(report: Report) -> str:
 def headline(lines: Sequence[BenefitLine]) -> str:
     """One sentence with each law's number: over all units, as they were decided."""
     titles = {law.name: law.benefit_title for law in LAWS}
-    found = [f"{titles[line.law]}: {_number(line)}" for line in lines if (line.by, line.units) == ("all", "decided")]
+    found = [f"{titles[line.law]}: {_number(line)}" for line in lines if line.answers]
     return f"{'; '.join(found)}." if found else "Nothing can be compared yet: no unit was treated within this time."
 
 
 def worse(lines: Sequence[BenefitLine]) -> str:
     """What is to be said of groups in which the treated are worse off beyond chance; empty without such."""
-    found = [f"{line.by} {line.group} ({_number(line)})" for line in lines if reading(line) == "worse"]
+    found = sorted((line for line in lines if line.reading == "worse"), key=lambda one: -abs(one.effect.effect or 0.0))
     if not found:
         return ""
+    named = ", ".join(f"{line.by} {line.group} ({_number(line)})" for line in found[:MOST_WORSE])
+    named += f" and {len(found) - MOST_WORSE} more" if len(found) > MOST_WORSE else ""
     return (
-        f"Worse than held out in {len(found)} of {len(lines)} comparisons: {', '.join(found)}. "
+        f"Worse than held out in {len(found)} of {len(lines)} comparisons: {named}. "
         "Of 40 without any effect one looks so by chance: look first at what is worse in more than one report."
     )
 
 
-def reading(line: BenefitLine) -> str:
-    """The line in one or two words; nothing where there are too few units."""
-    if line.effect.effect is None:
-        return ""
-    if not line.effect.shown:
-        return "not shown"
-    if line.outcome.endswith("interference"):
-        return "interference"
-    return "better" if (line.effect.effect < 0) == (line.outcome in LESS_IS_BETTER) else "worse"
-
-
 def _number(line: BenefitLine) -> str:
-    treated, held_out, size, interval = effect_cells(line.effect)
+    *_, treated, held_out, size, interval = cells(line)
     if not interval:
         return f"{line.outcome} not known yet, of {treated} treated and {held_out} held out there are too few"
     return f"{line.outcome} {size} ({interval}{_by(line)})" + ("" if line.effect.shown else ", which may be chance")
@@ -152,7 +143,11 @@ def _head(title: str, note: str) -> str:
 
 def cells(line: BenefitLine) -> tuple[str, ...]:
     """A line as the table shows it."""
-    return line.outcome, line.units, line.by, line.group, *effect_cells(line.effect)
+    *counts, size, interval = effect_cells(line.effect)
+    own, others = line.sides
+    if own is not None and others is not None:
+        size += f", {own / 1000:.0f} ms beside {others / 1000:.0f} ms"
+    return line.outcome, line.units, line.by, line.group, *counts, size, interval
 
 
 def effect_cells(effect: Effect) -> tuple[str, ...]:
@@ -166,7 +161,7 @@ def _table(lines: Sequence[BenefitLine]) -> str:
     if not lines:
         return "<p class='muted'>Nothing to compare within this time.</p>"
     head = ("outcome", "units", "by", "group", "treated", "held out", "difference", "interval", "reading")
-    return _grid(head, [((*cells(line), reading(line)), line.effect.shown) for line in lines])
+    return _grid(head, [((*cells(line), line.reading), line.effect.shown) for line in lines])
 
 
 def _grid(head: Sequence[str], lines: Sequence[tuple[Sequence[str], bool]]) -> str:

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from springtide import instants
 from springtide.bundles.render import no_room
-from springtide.laws.base import LATE_ROUNDS, Clock, Newest, State, Step, Treated, age, once_a_round
-from springtide.laws.effect import Effect
+from springtide.laws.base import LATE_ROUNDS, BenefitLine, Clock, Newest, State, Step, Treated, age, once_a_round
 from springtide.laws.registry import LAWS
 from springtide.policy import ADVICE_ONLY
 from springtide.publication.journal import Event
@@ -92,7 +91,10 @@ class Facts:
     paused: str | None = None
     # Whether the policy's mode is advise: nothing is pushed, and that is as it should be.
     advises: bool = False
-    benefit: Mapping[str, Effect] = field(default_factory=dict)
+    # Each law's number by its name, when it was measured, and by law why there can be none.
+    benefit: Mapping[str, BenefitLine] = field(default_factory=dict)
+    measured: int | None = None
+    uncontrolled: Mapping[str, str] = field(default_factory=dict)
     # What sockets show of the decisions, by law.
     treated: Mapping[str, Treated] = field(default_factory=dict)
 
@@ -115,7 +117,7 @@ def lines(facts: Facts) -> list[Step]:
         _gate(facts),
         _drift(facts),
         *_journal(facts),
-        *_benefits(facts.benefit),
+        *_benefits(facts),
     ]
 
 
@@ -265,15 +267,17 @@ def _journal(facts: Facts) -> Iterator[Step]:
         yield Step("journal", State.NOTE, text)
 
 
-def _benefits(effects: Mapping[str, Effect]) -> Iterator[Step]:
-    for what, effect in effects.items():
-        sides = f"{effect.treated:,} treated, {effect.held_out:,} held out"
+def _benefits(facts: Facts) -> Iterator[Step]:
+    for what, line in facts.benefit.items():
+        effect = line.effect
+        sides = f"{effect.treated:,} treated, {effect.held_out:,} not"
         if effect.effect is None or effect.low is None or effect.high is None:
-            text = f"not known yet ({sides})"
-        else:
-            text = f"{effect.effect:+.1%} ({effect.low:+.1%} to {effect.high:+.1%}; {sides})"
-            text += "" if effect.shown else ": not significant"
-        yield Step(what, State.NOTE, text)
+            text, fix = f"not known yet ({sides})", facts.uncontrolled.get(line.law, "")
+            yield Step(what, State.NOTE, text, fix, facts.measured)
+            continue
+        text = f"{effect.effect:+.1%} ({effect.low:+.1%} to {effect.high:+.1%}; {sides}), {line.method}"
+        words = {"worse": ": worse beyond chance", "not shown": ": not significant"}
+        yield Step(what, State.NOTE, text + words.get(line.reading, ""), "", facts.measured)
 
 
 def _names(names: Sequence[str]) -> str:

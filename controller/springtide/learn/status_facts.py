@@ -11,9 +11,10 @@ from springtide import instants
 from springtide.bundles.model import read_folder
 from springtide.errors import SpringtideError
 from springtide.fleet import Fleet
+from springtide.laws.base import BenefitLine
 from springtide.laws.effect import Effect
 from springtide.laws.registry import LAWS
-from springtide.learn import report
+from springtide.learn import benefits
 from springtide.learn.status import Facts, Published, Rogue
 from springtide.policy import Policy
 from springtide.publication import journal
@@ -22,7 +23,6 @@ from springtide.publication.pause import paused
 from springtide.publication.withdrawal import WITHDRAWN, withdrawn
 from springtide.store import Store
 
-DAY_S = 86_400
 # For each reason; each round keeps as many unknown hosts.
 MOST_ROGUES = 101
 
@@ -50,6 +50,7 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
     recorded, _, damaged = journal.read(folder.path)
     # Where nothing is rolled up yet, decisions may be there.
     shown, interval_s = moment or instants.latest_round(now, policy.round.interval_s), policy.round.interval_s
+    measured = benefits.newest(store, now)
     return Facts(
         now=now,
         interval_s=policy.round.interval_s,
@@ -68,7 +69,13 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
         stopped=_stopped(folder.path),
         advises=policy.advises,
         paused=None if (pause := paused(folder.path, now)) is None else str(pause),
-        benefit=_benefit(store, fleet, policy, now),
+        benefit={
+            law.benefit_name: measured.answers.get(law.name, BenefitLine(law.name, "", "all", "all", Effect(0, 0)))
+            for law in LAWS
+            if law.benefit_name and law.decides(policy, shown)
+        },
+        measured=measured.until or None,
+        uncontrolled=benefits.uncontrolled(fleet, policy, now),
         treated={law.name: law.treated(store, shown, interval_s) for law in LAWS if law.seen_name},
     )
 
@@ -155,17 +162,3 @@ def _stopped(folder: Path) -> str | None:
         return withdrawn(folder)
     except OSError as error:
         raise SpringtideError(f"{folder / WITHDRAWN}: cannot be read: {error.strerror}") from error
-
-
-def _benefit(store: Store, fleet: Fleet, policy: Policy, now: int) -> dict[str, Effect]:
-    """Over the newest day: the effect over all units that show what was decided for them, or over switched pairs."""
-    until = instants.latest_round(now, policy.round.interval_s)
-    made = report.make(store, fleet, policy, until - DAY_S, until, 0.5)
-    # Switched pairs, and shares that are left untreated, have nothing but what was decided.
-    wanted = {"held out": "seen", "switchback": "decided", "untreated share": "decided"}
-    whole = {line.law: line.effect for line in made.lines if line.by == "all" and line.units == wanted.get(line.method)}
-    none = Effect(0, 0)
-    # Each randomised share has an answer of its own, and there is none for all.
-    own = {line.law for line in made.lines if line.method == "randomised share"}
-    named = (law for law in LAWS if law.benefit_name and law.name not in own and law.decides(policy, until))
-    return {law.benefit_name: whole.get(law.name, none) for law in named}

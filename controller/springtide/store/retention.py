@@ -47,6 +47,7 @@ TABLES = (
     ("prefix_days", "since", "days_days"),
     ("path_days", "since", "days_days"),
     ("audit", "at", "decisions_days"),
+    ("benefits", "until", "decisions_days"),
     # By when it was stored: a message's own time is chosen by its sender.
     ("rejected_messages", "kept_at", "rejected_days"),
 )

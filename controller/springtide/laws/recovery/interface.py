@@ -104,8 +104,7 @@ class Recovery(base.Law):
         self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
     ) -> list[base.BenefitLine]:
         # One connection in ten has no copies.
-        rows = beside.read(store, span, time="acked_10k_us", treated="copied_bytes > 0", counted="true")
-        return beside.lines(self.name, "time of 10 kB", rows)
+        return beside.Compared(self.name, "time of 10 kB", "acked_10k_us", "copied_bytes > 0").lines(store, span)
 
     def contribute(
         self, store: Store, fleet: Fleet, policy: Policy, round_unix_s: int, expires_unix_s: int

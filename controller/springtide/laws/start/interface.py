@@ -28,6 +28,16 @@ from springtide.store import Row, Store
 _SEEN_ROUNDS = 3
 # An edge's part of a unit's starts is that of the last hour.
 _PARTS_ROUNDS = 12
+# With values, beside the default: of an entry and its trial one has values, and which of the two tells draws apart.
+_BESIDE = beside.Compared(
+    "start",
+    "time of 100 kB",
+    "acked_100k_us",
+    treated="started_window > 0",
+    counted="started_step = 0 and (started_window > 0 or started_rate = 0 and "
+    "(started_arm = 1 or started_prefix_length > 0))",
+    drawn="(started_arm = 0) = (started_window > 0)",
+)
 # What a round shows but of whom.
 _EVIDENCE = [name for name in OBSERVED.names or () if name in (SHOWN.names or ()) and OBSERVED[name].kind != "S"]
 
@@ -141,14 +151,10 @@ class Start(base.Law):
     def benefit(
         self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
     ) -> list[base.BenefitLine]:
+        lines = _BESIDE.lines(store, span)
         if policy.experiment.kind == "share":
-            return shares.lines(shares.read(store, span), policy)
-        # A share starts with the default where only its loss explains what is lost.
-        own = "started_arm = 0 and started_window > 0"
-        rest = "started_arm = 1 and started_window = 0 and started_rate = 0"
-        counted = f"started_step = 0 and in_force and ({own} or {rest})"
-        rows = beside.read(store, span, time="acked_100k_us", treated="started_arm = 0", counted=counted)
-        return beside.lines(self.name, "time of 100 kB", rows)
+            lines += shares.lines(shares.read(store, span), policy)
+        return lines
 
     def treated_step(self, found: base.Treated) -> base.Step:
         what = self.seen_name

@@ -7,6 +7,7 @@ as long as there are enough of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,7 @@ LEVEL = 0.95
 _SEED = 17
 
 
-def quantiles(
-    of: Sequence[tuple[NDArray[np.float64], float]], weight: NDArray[np.uint32], slot: NDArray[np.uint32]
-) -> Floats:
+def quantiles(of: Sequence[tuple[NDArray[np.float64], float]], weight: NDArray[Any], slot: NDArray[Any]) -> Floats:
     """The quantile of each (values, level): the smallest value up to which at least that share of the weight lies.
 
     Shape (1 + DRAWS, len(of)): the first row is of the values as they are, the others of resamples, each the same for
