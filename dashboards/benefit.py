@@ -7,7 +7,7 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard
 from springtide.laws.congestion.rows import DECISIONS
 from springtide.policy import HoldoutPolicy
 
-from dashboards.build import Variable, choice, lines, number, row, rows, start, text
+from dashboards.build import choice, lines, row, rows, start, text
 
 POP = "pop in (${pop:singlequote})"
 # The side of each prefix that was chosen within the time shown, by its newest decision.
@@ -30,16 +30,7 @@ order by host
 """
 SIDE = "if(host in (${held_out:singlequote}), 'held out', 'treated')"
 
-
-def sides() -> tuple[Variable, ...]:
-    """The variables that SIDE needs."""
-    return (
-        text("edge_share", "Share held out", str(HoldoutPolicy().edge_share), "holdout.edge_share of your policy."),
-        text("min_edges", "Least edges", str(HoldoutPolicy().min_edges), "holdout.min_edges of your policy."),
-        choice(
-            "held_out", "Edges held out", HELD_OUT, "Edges that keep the kernel's window, of those that sent samples."
-        ),
-    )
+_NEWEST = "benefits final where until = (select max(until) from benefits where $__timeFilter(until))"
 
 
 def benefit() -> Dashboard:
@@ -47,56 +38,54 @@ def benefit() -> Dashboard:
     made = start(
         "benefit",
         "Benefit",
-        "What decisions are good for: treated against held-out, which a hash chose. Lines show, they do not prove: "
-        "`springtide report` gives the differences with their intervals, over all and over those that show it.",
+        "What decisions are good for: treated against held-out, which a hash chose. Differences have their "
+        "intervals, as `springtide measure` keeps them. Lines of both sides show, they do not prove.",
         choice(
             "pop",
             "PoP",
             "select distinct pop from round_hosts where $__timeFilter(round) order by pop",
             "PoPs whose prefixes and edges are compared.",
         ),
-        *sides(),
+        text("edge_share", "Share held out", str(HoldoutPolicy().edge_share), "holdout.edge_share of your policy."),
+        text("min_edges", "Least edges", str(HoldoutPolicy().min_edges), "holdout.min_edges of your policy."),
+        choice(
+            "held_out", "Edges held out", HELD_OUT, "Edges that keep the kernel's window, of those that sent samples."
+        ),
     )
     return (
-        made.with_row(row("BBR for the slowest prefixes"))
+        made.with_row(row("As measured"))
         .with_panel(
-            number(
-                "Growth, treated",
-                "Median growth of the delivery rate since each prefix was chosen, over those that use BBR.",
-                _growth("not held_out"),
-                "percent",
-                span=6,
+            lines(
+                "Difference of each law",
+                "Treated beside the others over the day before, as measured every hour: negative is faster, but for "
+                "BBR, of which it is the rate.",
+                """
+                select until as time, law as series, effect
+                from benefits final
+                where $__timeFilter(until) and by = 'all' and units = 'decided'
+                order by time, series
+                """,
+                "percentunit",
+                span=24,
             )
         )
         .with_panel(
-            number(
-                "Growth, held out",
-                "The same over those that keep the default: regression to the mean, tides, everything that is not BBR.",
-                _growth("held_out"),
-                "percent",
-                span=6,
+            differences(
+                "Groups",
+                "Differences of the newest measured day by PoP, size of object and others. Decided: over all units; "
+                "seen: over those whose sockets show it.",
+                "by != 'path' and (src_pop = '' or src_pop in (${pop:singlequote}))",
             )
         )
         .with_panel(
-            number(
-                "Prefixes, treated",
-                "Prefixes behind the treated side of what is below; fewer than 20 prove nothing.",
-                f"select countIf(side = 'treated') as prefixes from {_listed()}",
-                "short",
-                span=6,
-                steps=((0, "orange"), (20, "green")),
+            differences(
+                "Paths",
+                "Percentiles of the time of first flights over the newest measured day: connections that were given "
+                "values, beside those of the same path that kept the default.",
+                "by = 'path' and src_pop in (${pop:singlequote})",
             )
         )
-        .with_panel(
-            number(
-                "Prefixes, held out",
-                "Prefixes behind the held-out side of what is below; fewer than 20 prove nothing.",
-                f"select countIf(side = 'held out') as prefixes from {_listed()}",
-                "short",
-                span=6,
-                steps=((0, "orange"), (20, "green")),
-            )
-        )
+        .with_row(row("BBR for the slowest prefixes"))
         .with_panel(_delivery("5th percentile", 0.05))
         .with_panel(_delivery("10th percentile", 0.1))
         .with_panel(
@@ -116,54 +105,9 @@ def benefit() -> Dashboard:
                 "Mbits",
             )
         )
-        .with_panel(
-            rows(
-                "Goodput by size of object",
-                "Geometric means over chosen prefixes of their goodput's 10th percentile, in the time shown.",
-                f"""
-                select size_class_bytes / 1000 as from_kb,
-                    exp(avgIf(log_goodput, side = 'treated')) * 8 / 1000000 as treated_mbit_per_s,
-                    exp(avgIf(log_goodput, side = 'held out')) * 8 / 1000000 as held_out_mbit_per_s,
-                    countIf(side = 'treated') as treated_prefixes, countIf(side = 'held out') as held_out_prefixes
-                from (
-                    select size_class_bytes, pop, client_prefix, any(side) as side,
-                        avg(log(goodput_p10_bytes_per_s)) as log_goodput
-                    from round_goodput
-                    inner join {CHOSEN}
-                    where $__timeFilter(round) and {POP} and goodput_p10_bytes_per_s > 0
-                    group by size_class_bytes, pop, client_prefix
-                )
-                group by from_kb
-                order by from_kb
-                """,
-                {"from_kb": "deckbytes", "treated_mbit_per_s": "Mbits", "held_out_mbit_per_s": "Mbits"},
-                span=12,
-                height=8,
-            )
-        )
         .with_row(row("Initial windows between PoPs"))
         .with_panel(_completion("Completion time, median", 3, "median"))
         .with_panel(_completion("Completion time, 90th percentile", 5, "90th percentile"))
-        .with_panel(
-            rows(
-                "Completion time by size",
-                "Time with data outstanding of closed connections between PoPs, by the least size of their class.",
-                f"""
-                select from_kb,
-                    arrayElement(quantilesTDigestWeightedMergeIf(0.1, 0.25, 0.5, 0.75, 0.9)(
-                        busy_state, {SIDE} = 'treated'), 3) / 1000 as treated_p50_ms,
-                    arrayElement(quantilesTDigestWeightedMergeIf(0.1, 0.25, 0.5, 0.75, 0.9)(
-                        busy_state, {SIDE} = 'held out'), 3) / 1000 as held_out_p50_ms,
-                    sumIf(completions.connections, {SIDE} = 'treated') as treated_connections,
-                    sumIf(completions.connections, {SIDE} = 'held out') as held_out_connections
-                from completions
-                where $__timeFilter(round) and src_pop in (${{pop:singlequote}}) and dst_pop != ''
-                group by from_kb
-                order by from_kb
-                """,
-                {"from_kb": "deckbytes", "treated_p50_ms": "ms", "held_out_p50_ms": "ms"},
-            )
-        )
         .with_panel(
             rows(
                 "Shown by sockets",
@@ -191,6 +135,31 @@ def benefit() -> Dashboard:
                 "dst_pop = ''",
             )
         )
+    )
+
+
+def counted(reading: str) -> str:
+    """How many differences of the newest measured day are so."""
+    return f"select countIf(reading = '{reading}') as differences from {_NEWEST}"
+
+
+def differences(title: str, description: str, among: str, *, height: int = 9) -> table.Panel:
+    """Differences of the newest measured day with their intervals, the worst first."""
+    return rows(
+        title,
+        description,
+        f"""
+        select law, outcome, by, group, effect, low, high, reading, treated_us / 1000 as treated_ms,
+            held_out_us / 1000 as held_out_ms, treated, held_out, units, method
+        from {_NEWEST} and {among}
+        order by reading = 'worse' desc, abs(effect) desc, law, outcome, group
+        limit 1000
+        """,
+        {
+            **dict.fromkeys(("effect", "low", "high"), "percentunit"),
+            **dict.fromkeys(("treated_ms", "held_out_ms"), "ms"),
+        },
+        height=height,
     )
 
 
@@ -246,29 +215,6 @@ def _times_by_tenant() -> timeseries.Panel:
         "ms",
         span=24,
     )
-
-
-def _listed() -> str:
-    return f"""(
-    select pop, client_prefix, if(held_out, 'held out', 'treated') as side
-    from {DECISIONS}
-    where $__timeFilter(round) and {POP} and selected_since is not null
-    order by round desc limit 1 by pop, client_prefix
-)"""
-
-
-def _growth(side: str) -> str:
-    return f"""
-    select 100 * (quantileExact(0.5)(recent_rate / baseline_rate) - 1) as growth_percent
-    from (
-        select pop, client_prefix, held_out, recent_rate, baseline_rate
-        from {DECISIONS}
-        where $__timeFilter(round) and {POP} and selected_since < round and baseline_rate > 0 and recent_rate > 0
-        order by round desc limit 1 by pop, client_prefix
-    )
-    where {side}
-    having count() > 0
-    """
 
 
 def _delivery(what: str, quantile: float) -> timeseries.Panel:

@@ -10,21 +10,13 @@ from collections.abc import Iterable
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from springtide.laws.base import Law, decided_by
 from springtide.laws.registry import LAWS, LEADING
+from springtide.learn.status_facts import BEGUN
 
-from dashboards.benefit import SIDE, sides
+from dashboards.benefit import counted, differences
 from dashboards.build import lines, number, row, rows, start
 
 AGE = ((0, "green"), (600, "orange"), (1800, "red"))
 NONE_IS_GOOD = ((0, "green"), (1, "red"))
-
-# By how much the treated took longer, as a power of two: by path, size and round where edges of both sides sent.
-COMPARED = f"""(
-    select avgIf(log2(busy_p50_us), {SIDE} = 'treated') - avgIf(log2(busy_p50_us), {SIDE} = 'held out') as log2_ratio
-    from round_outcomes
-    where $__timeFilter(round) and dst_pop != '' and busy_p50_us > 0
-    group by round, src_pop, dst_pop, ip_version, size_class_bytes
-    having countIf({SIDE} = 'treated') > 0 and countIf({SIDE} = 'held out') > 0
-)"""
 
 
 def fleet() -> Dashboard:
@@ -33,31 +25,27 @@ def fleet() -> Dashboard:
         "fleet",
         "Fleet overview",
         "Is it helping, is it working, is it safe: the three questions of every day.",
-        *sides(),
     )
     return (
         made.with_row(row("Is it helping, by how much, for whom?"))
         .with_panel(
             number(
-                "Faster where treated",
-                "Percent of comparisons in which treated edges took less time than those held out, on the same path, "
-                "in the same round and size of object. One half is chance; `springtide report` "
-                "has the interval.",
-                f"select 100 * countIf(log2_ratio < 0) / count() as faster_percent from {COMPARED} having count() > 0",
-                "percent",
+                "Better",
+                "Comparisons of a PoP, a path or another group in which connections are better off with what is "
+                "decided, beyond chance, by the newest measured day.",
+                counted("better"),
+                "short",
                 span=8,
-                steps=((0, "red"), (50, "orange"), (60, "green")),
             )
         )
         .with_panel(
             number(
-                "Time, treated against held out",
-                "Median over the same comparisons of the difference in time with data outstanding; negative is faster.",
-                f"select 100 * (exp2(quantileExact(0.5)(log2_ratio)) - 1) as time_percent from {COMPARED} "
-                "having count() > 0",
-                "percent",
+                "Worse",
+                "The same in which they are worse off; of 40 without any effect one looks so by chance.",
+                counted("worse"),
+                "short",
                 span=8,
-                steps=((-100, "green"), (0, "orange"), (5, "red")),
+                steps=((0, "green"), (1, "orange")),
             )
         )
         .with_panel(
@@ -65,18 +53,29 @@ def fleet() -> Dashboard:
                 "Connections that begin with it",
                 "Connections to other PoPs and to clients that were seen to begin with a value of their edge, "
                 "of all that began in the newest round.",
-                """
-                select
-                    100 * sumIf(sample_weight, recorded and started or first_cwnd_low > 10) / sum(sample_weight)
-                        as connections_percent
-                from round_sockets
-                where round = (select max(round) from round_sockets where $__timeFilter(round))
-                    and began
-                    and (dst_pop = '' or (src_pop != '' and src_pop != dst_pop))
-                having sum(sample_weight) > 0
-                """,
+                f"select 100 * seen / began as connections_percent from ({BEGUN}) where began > 0".replace(
+                    "fromUnixTimestamp({round:UInt32})",
+                    "(select max(round) from round_sockets where $__timeFilter(round))",
+                ),
                 "percent",
                 span=8,
+            )
+        )
+        .with_panel(
+            differences(
+                "Difference that it makes",
+                "Each law's number, treated beside the others, with its interval of 95 % and more: negative is faster, "
+                "but for rates.",
+                "by = 'all' and units = 'decided'",
+                height=6,
+            )
+        )
+        .with_panel(
+            differences(
+                "What got worse",
+                "Differences of the newest measured day that are worse beyond chance, the worst first; of paths the "
+                "50th, 90th and 95th percentile.",
+                "reading = 'worse'",
             )
         )
         .with_row(row("Is it working?"))

@@ -40,7 +40,7 @@ def test_every_command_metric_column_and_option_is_in_the_reference(pages: Mappi
     assert "#close_buffer = " in pages["collector-command.md"]
     assert "| `springtide_collector_rows_dropped_total{" in pages["metrics.md"]
     assert "min_connections: " in pages["policy.md"]
-    assert "| Faster where treated | " in pages["dashboards.md"]
+    assert "| Difference that it makes | " in pages["dashboards.md"]
 
 
 def test_pages_that_are_made_can_be_read_aloud(pages: Mapping[str, str]) -> None:

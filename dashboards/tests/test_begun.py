@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from dashboards.generate import documents
 from dashboards.plugin import View, expanded
 from dashboards.tests.test_queries import clickhouse_targets
-from testkit.home import ROUND, Home
+from testkit.home import FLEET, ROUND, Home
 
 VIEW = View(ROUND - 86_400, ROUND + 120)
 DOCUMENTS = documents()
@@ -51,3 +52,7 @@ def test_connections_count_as_begun_with_a_value_where_that_was_seen(tmp_path: P
         assert row == {"connections_percent": pytest.approx(100 * (5 + 2 + 4) / (5 + 2 + 1 + 4 + 8))}
     finally:
         opened.close()
+    home.fleet.write_text(FLEET)
+    home.policy.write_text("")
+    steps = {one["what"]: one["text"] for one in json.loads(home.run("status", "--json", code=None).stdout)["steps"]}
+    assert steps["traffic"].startswith("55.0% of 20 connections that began, clients' included, were seen to begin")

@@ -42,6 +42,7 @@ FIXES = {
     "plan": "see `springtide status`",
     "roll_out": "every edge that answers is back; see `springtide history`, and drift.yml for those that do not",
     "compare": "repair it with drift.yml -e springtide_repair=true, or trigger springtide_drift with repair",
+    "benefit": "see `springtide doctor`; the next hour is measured anew",
     "report": "trigger it again; nothing depends on it",
     "migrations": "run `springtide migrate`",
     "retention": "see `springtide retention status`",

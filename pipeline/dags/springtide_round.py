@@ -13,7 +13,7 @@ order; **only the newest round is published**.
 
 Each step is what a command does: `springtide consume --until-caught-up` (with `SPRINGTIDE_KAFKA`), `rollup`,
 `decide initcwnd`, `decide congestion`, `decide start`, `decide recovery`, `bundle`, `validate`,
-`publish --once`. Steps that open the store share the pool `springtide_store`.
+`publish --once`; beside these `measure`, once an hour. Steps that open the store share the pool `springtide_store`.
 """
 
 from __future__ import annotations
@@ -161,14 +161,32 @@ def springtide_round() -> None:
         print(f"published {path.name}, round {bundled['round']}")
         return path.name
 
+    @task(pool=STORE)
+    @guarded
+    def benefit(due: dict[str, Any]) -> int:
+        """What decisions are good for, over the day up to the newest full hour: once for each."""
+        from springtide.learn.benefits import due as unmeasured
+        from springtide.learn.benefits import keep
+
+        site = Site.of()
+        with site.open() as store:
+            until = unmeasured(store, due["newest"])
+            if until is None:
+                raise AirflowSkipException("the newest full hour is measured already")
+            measured = keep(store, site.fleet(), site.policy(), until)
+        print(f"day up to {instants.show(until)}: {len(measured.lines)} differences")
+        return len(measured.lines)
+
     taken: Any = consume()
     due: Any = completeness()
     taken >> due
     rounds: Any = rollup(due)
     bundles: Any = bundle(due)
+    # Nothing waits for it.
+    measured: Any = benefit(due)
     # The laws wait for each other anyway where the store takes one at a time.
     for law in LAWS:
-        rounds >> decide(law)(rounds) >> bundles
+        rounds >> decide(law)(rounds) >> [bundles, measured]
     valid: Any = validate(bundles)
     publish(valid)
 

@@ -299,18 +299,18 @@ create table if not exists benefits$on_cluster (
     since DateTime('UTC') codec (Delta, ZSTD(1)),
     until DateTime('UTC') codec (Delta, ZSTD(1)),
     law LowCardinality(String),
-    -- Like `busy time`, or `time of 100 kB, p90`.
+    -- What is compared: `busy time`, `time of 100 kB, p90` and others.
     outcome LowCardinality(String),
     -- decided: over all units as they were decided, whatever their sockets show. seen: over those that show it. With
     -- `points` effects are differences of percentages.
     units LowCardinality(String),
-    -- How it was measured: held out, untreated share, switchback, randomised share or disable test. What that assumes
+    -- Way of measuring: held out, untreated share, switchback, randomised share or disable test. What that assumes
     -- stands in the report.
     method LowCardinality(String),
-    -- Of what it is: all, a PoP, a path, a size of objects and so on; and which of them.
+    -- Kind of group: all, a PoP, a path, a size of objects and others; and which group it is.
     by LowCardinality(String),
     group String codec (ZSTD(1)),
-    -- Of a PoP or a path. Empty, and 0, are all.
+    -- The group's PoP, or path. Empty, and 0, are all.
     src_pop LowCardinality(String),
     destination String codec (ZSTD(1)),
     ip_version UInt8,

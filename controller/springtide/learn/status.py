@@ -91,6 +91,8 @@ class Facts:
     paused: str | None = None
     # Whether the policy's mode is advise: nothing is pushed, and that is as it should be.
     advises: bool = False
+    # The newest round's connections that began, and those `seen` to begin with a value of their edge.
+    begun: Mapping[str, float] = field(default_factory=dict)
     # Each law's number by its name, when it was measured, and by law why there can be none.
     benefit: Mapping[str, BenefitLine] = field(default_factory=dict)
     measured: int | None = None
@@ -117,6 +119,7 @@ def lines(facts: Facts) -> list[Step]:
         _gate(facts),
         _drift(facts),
         *_journal(facts),
+        _traffic(facts),
         *_benefits(facts),
     ]
 
@@ -265,6 +268,15 @@ def _journal(facts: Facts) -> Iterator[Step]:
     if facts.damaged:
         text = f"{facts.damaged:,} lines cannot be read: `springtide history --event damaged` shows what is left"
         yield Step("journal", State.NOTE, text)
+
+
+def _traffic(facts: Facts) -> Step:
+    began = facts.begun.get("began", 0)
+    if not began:
+        return Step("traffic", State.NOTE, "no connection began in the newest round", "", facts.round)
+    share = f"{facts.begun['seen'] / began:.1%} of {began:,.0f} connections"
+    text = f"{share} that began, clients' included, were seen to begin with a value of their edge"
+    return Step("traffic", State.NOTE, text, "", facts.round)
 
 
 def _benefits(facts: Facts) -> Iterator[Step]:

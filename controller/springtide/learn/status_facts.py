@@ -25,6 +25,16 @@ from springtide.store import Store
 
 # For each reason; each round keeps as many unknown hosts.
 MOST_ROGUES = 101
+# A round's connections to other PoPs and to clients: those that began, and those that were seen to begin with a value
+# of their edge.
+BEGUN = """
+select
+    sum(sample_weight) as began,
+    sumIf(sample_weight, recorded and started or first_cwnd_low > 10) as seen
+from round_sockets
+where round = fromUnixTimestamp({round:UInt32}) and round_sockets.began
+    and (dst_pop = '' or (src_pop != '' and src_pop != dst_pop))
+"""
 
 
 def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now: int) -> Facts:
@@ -69,6 +79,7 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
         stopped=_stopped(folder.path),
         advises=policy.advises,
         paused=None if (pause := paused(folder.path, now)) is None else str(pause),
+        begun=_one(store, BEGUN, {"round": moment or 0}),
         benefit={
             law.benefit_name: measured.answers.get(law.name, BenefitLine(law.name, "", "all", "all", Effect(0, 0)))
             for law in LAWS
