@@ -11,6 +11,7 @@ from springtide.laws.base import NOWHERE, BenefitLine
 from springtide.laws.effect import Effect
 from springtide.laws.holdout import held_out_edges
 from springtide.laws.initcwnd.benefit import MINIMUM_EDGES
+from springtide.laws.paired import MINIMUM
 from springtide.laws.registry import LAWS
 from springtide.policy import Policy
 from springtide.store import Row, Store
@@ -50,8 +51,12 @@ def measure(
 
 
 def keep(store: Store, fleet: Fleet, policy: Policy, until_unix_s: int) -> Measured:
-    """Measure the day up to a round, and make that the round's rows: again, it gives the same."""
-    measured = measure(store, fleet, policy, until_unix_s - DAY_S, until_unix_s)
+    """Measure the day up to a round, and make that the round's rows: again, it gives the same. Where pairs are switched
+    it is as many blocks as an interval needs, and the one that goes on."""
+    law, span_s = policy.experiment, DAY_S
+    if law.kind == "switchback":
+        span_s = max(span_s, (MINIMUM + 1) * law.block_periods * law.period_rounds * policy.round.interval_s)
+    measured = measure(store, fleet, policy, until_unix_s - span_s, until_unix_s)
     if _until(store, until_unix_s) == until_unix_s:
         store.execute(f"delete from {TABLE} where until = fromUnixTimestamp({{until:UInt32}})", {"until": until_unix_s})
     if measured.lines:
