@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from springtide import instants
 from springtide.fleet import load_fleet
-from springtide.learn.benefits import uncontrolled
+from springtide.learn.benefits import kept_s, uncontrolled
 from springtide.policy import Policy
 
 from testkit.home import ROUND, Home
@@ -136,6 +136,11 @@ def test_everybody_reads_the_one_number(measured: tuple[Home, Times]) -> None:
     home.run("report", "--html", html)
     assert "path ams to nyc, IPv4 (time of 100 kB, p95 +" in html.read_text()
     assert " ms beside " in html.read_text()
+
+
+def test_a_switchback_of_two_pops_is_measured_over_as_many_blocks_as_an_interval_needs() -> None:
+    assert kept_s(Policy()) == 86_400
+    assert kept_s(Policy.model_validate({"experiment": {"kind": "switchback"}})) == 9 * 4 * 3600
 
 
 def test_where_nothing_is_left_to_compare_with_it_is_said_why(measured: tuple[Home, Times]) -> None:

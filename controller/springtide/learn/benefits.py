@@ -51,17 +51,20 @@ def measure(
 
 
 def keep(store: Store, fleet: Fleet, policy: Policy, until_unix_s: int) -> Measured:
-    """Measure the day up to a round, and make that the round's rows: again, it gives the same. Where pairs are switched
-    it is as many blocks as an interval needs, and the one that goes on."""
-    law, span_s = policy.experiment, DAY_S
-    if law.kind == "switchback":
-        span_s = max(span_s, (MINIMUM + 1) * law.block_periods * law.period_rounds * policy.round.interval_s)
-    measured = measure(store, fleet, policy, until_unix_s - span_s, until_unix_s)
+    """Measure the time up to a round, and make that the round's rows: again, it gives the same."""
+    measured = measure(store, fleet, policy, until_unix_s - kept_s(policy), until_unix_s)
     if _until(store, until_unix_s) == until_unix_s:
         store.execute(f"delete from {TABLE} where until = fromUnixTimestamp({{until:UInt32}})", {"until": until_unix_s})
     if measured.lines:
         store.insert(TABLE, [_row(measured, line) for line in measured.lines])
     return measured
+
+
+def kept_s(policy: Policy) -> int:
+    """A day; where pairs are switched as many blocks as an interval needs, and the one that goes on."""
+    law = policy.experiment
+    block_s = law.block_periods * law.period_rounds * policy.round.interval_s
+    return max(DAY_S, (MINIMUM + 1) * block_s if law.kind == "switchback" else 0)
 
 
 def due(store: Store, newest_unix_s: int) -> int | None:
