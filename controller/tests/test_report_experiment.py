@@ -249,7 +249,8 @@ def test_a_tenth_of_few_connections_neither_hides_an_effect_nor_shows_one(number
         own, others = treated.sum(), (~treated).sum()
         if own and others:
             difference = log2[treated].mean() - log2[~treated].mean()
-            rows.append({"of_hour": own * others / number, "log2_difference": difference})
+            w, wd = own * others / number, own * others / number * difference
+            rows.append({"hours": 1, "w": w, "wd": wd, "ww": w * w, "wwd": w * wd, "wwdd": wd * wd})
     found = beside.mean(rows)
     assert found.low is not None
     assert found.high is not None

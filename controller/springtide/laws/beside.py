@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from math import sqrt
 
 import numpy as np
 
@@ -40,32 +41,51 @@ _CELLS = """
         pop, if(dst_pop != '', toString(dst_pop), springtide_prefix_text(ip_version, client_prefix)) as destination,
         ip_version, intDiv(toUnixTimestamp(round), 3600) as hour, {columns}
     from round_flights
-    where {span} and {time} > 0 and handshake_resent = 0 and {counted}
+    where {span} and {time} > 0 and handshake_resent = 0 and {counted} and {among}
     group by pop, destination, ip_version, hour, round, host, started_round, {drawn}
     having own > 0 and others > 0
 """
-_MEANS = """
-    countIf({treated}) as own, countIf(not ({treated})) as others, own * others / (own + others) as weight,
-    avgIf(log2({time}), {treated}) - avgIf(log2({time}), not ({treated})) as difference
+_COUNTS = "countIf({treated}) as own, countIf(not ({treated})) as others"
+_MEANS = f"""
+    {_COUNTS}, own * others / (own + others) as weight,
+    avgIf(log2({{time}}), {{treated}}) - avgIf(log2({{time}}), not ({{treated}})) as difference
 """
-_DIFFERENCES = """
-select
-    pop, destination, ip_version,
-    sum(weight) as of_hour,
-    sum(weight * difference) / sum(weight) as log2_difference
+# Sums over a PoP's path-hours of their weight w and difference d: all that the mean and its interval need.
+_SUMS = {
+    "hours": "count()",
+    "w": "sum(of_hour)",
+    "wd": "sum(of_hour * log2_difference)",
+    "ww": "sum(of_hour * of_hour)",
+    "wwd": "sum(of_hour * of_hour * log2_difference)",
+    "wwdd": "sum(of_hour * of_hour * log2_difference * log2_difference)",
+}
+_DIFFERENCES = f"""
+select pop, {", ".join(f"{text} as {name}" for name, text in _SUMS.items())}
+from (
+    select pop, sum(weight) as of_hour, sum(weight * difference) / sum(weight) as log2_difference
+    from ({{cells}})
+    group by pop, destination, ip_version, hour
+)
+group by pop
+order by pop
+"""
+_LARGEST = """
+select pop, destination, ip_version
 from ({cells})
-group by pop, destination, ip_version, hour
-order by pop, destination, ip_version, hour
+group by pop, destination, ip_version
+having uniqExact(hour) >= {least}
+order by least(sum(own), sum(others)) desc, pop, destination, ip_version
+limit {most}
 """
-_CLASSED = """
-    countIf({treated}) as own, countIf(not ({treated})) as others,
-    groupArrayIf(toInt32(floor({classes} * log2({time}))), {treated}) as own_times,
-    groupArrayIf(toInt32(floor({classes} * log2({time}))), not ({treated})) as other_times
+_CLASSED = f"""
+    {_COUNTS},
+    groupArrayIf(toInt32(floor({_CLASSES} * log2({{time}}))), {{treated}}) as own_times,
+    groupArrayIf(toInt32(floor({_CLASSES} * log2({{time}}))), not ({{treated}})) as other_times
 """
 _SPREADS = """
 select
     pop, destination, ip_version, sum(treated) as treated, sum(untreated) as untreated,
-    groupArray(own_classes) as own_classes, groupArray(other_classes) as other_classes
+    arraySort(groupArray((hour, own_classes, other_classes))) as hours
 from (
     select
         pop, destination, ip_version, hour, sum(own) as treated, sum(others) as untreated,
@@ -73,12 +93,9 @@ from (
         sumMap(other_times, arrayMap(one -> own / (own + others), other_times)) as other_classes
     from ({cells})
     group by pop, destination, ip_version, hour
-    order by hour
 )
 group by pop, destination, ip_version
-having count() >= {least}
-order by least(treated, untreated) desc, pop, destination, ip_version
-limit {most}
+order by pop, destination, ip_version
 """
 
 
@@ -96,21 +113,20 @@ class Compared:
 
     def lines(self, store: Store, span: Mapping[str, int]) -> list[BenefitLine]:
         """Lines for all paths, for each PoP's, and for each of the paths with most to compare. Raises StoreError."""
-        means, spreads = (
-            store.query(self._sql(query, columns), span)
-            for query, columns in ((_DIFFERENCES, _MEANS), (_SPREADS, _CLASSED))
-        )
+        largest = _LARGEST.format(cells=self._cells(_COUNTS), least=MINIMUM, most=MOST_PATHS)
+        means = store.query(_DIFFERENCES.format(cells=self._cells(_MEANS)), span)
+        # All that is kept of single connections is of these paths.
+        cells = self._cells(_CLASSED, f"(pop, destination, ip_version) in ({largest})")
+        spreads = store.query(_SPREADS.format(cells=cells), span) if means else []
         return [*self.of_means(means), *chain.from_iterable(map(self.of_path, spreads))]
 
-    def _sql(self, query: str, columns: str) -> str:
-        own = {"time": self.time, "treated": self.treated, "classes": _CLASSES}
-        cells = _CELLS.format(
-            span=SPAN, counted=self.counted, drawn=self.drawn, columns=columns.format(**own), time=self.time
-        )
-        return query.format(cells=cells, least=MINIMUM, most=MOST_PATHS)
+    def _cells(self, columns: str, among: str = "true") -> str:
+        columns = columns.format(time=self.time, treated=self.treated)
+        own = {"time": self.time, "counted": self.counted, "drawn": self.drawn}
+        return _CELLS.format(span=SPAN, columns=columns, among=among, **own)
 
     def of_means(self, rows: Sequence[Row]) -> Iterator[BenefitLine]:
-        """Of rows with pop, log2_difference and its weight, one a path and hour. Pure."""
+        """Of a row a PoP. Pure."""
         if rows:
             yield BenefitLine(self.law, self.outcome, "all", "all", mean(rows), method=METHOD)
         for pop, own in grouped(rows, lambda row: str(row["pop"])):
@@ -126,22 +142,20 @@ class Compared:
 
 
 def mean(rows: Sequence[Row]) -> Effect:
-    """The weighted mean of the differences, as a share of the others' time."""
-    found, weights = (np.array([row[name] for row in rows], float) for name in ("log2_difference", "of_hour"))
-    count = len(found)
-    if count < MINIMUM:
-        return Effect(count, count)
-    middle = float(np.average(found, weights=weights))
-    error = float(np.sqrt(np.sum((weights * (found - middle)) ** 2)) / np.sum(weights))
-    low, high = middle - _T * error, middle + _T * error
-    effect, least, most = (2.0**one - 1.0 for one in (middle, low, high))
-    return Effect(count, count, effect, least, most)
+    """The weighted mean of the differences behind these sums, as a share of the others' time."""
+    hours, weight, weighted, ww, wwd, wwdd = (sum(row[name] for row in rows) for name in _SUMS)
+    if hours < MINIMUM:
+        return Effect(hours, hours)
+    middle = weighted / weight
+    error = sqrt(max(0.0, wwdd - 2 * middle * wwd + middle * middle * ww)) / weight
+    effect, least, most = (2.0**one - 1.0 for one in (middle, middle - _T * error, middle + _T * error))
+    return Effect(hours, hours, effect, least, most)
 
 
 def percentiles(row: Row) -> dict[int, tuple[Effect, tuple[float | None, float | None]]]:
     """Each percentile's effect, and what it is of both sides in microseconds: known with enough beyond it."""
     levels = [percentile / 100 for percentile in PERCENTILES]
-    own, others = (_log2(row[name], levels) for name in ("own_classes", "other_classes"))
+    own, others = (_log2([hour[side] for hour in row["hours"]], levels) for side in (1, 2))
     found: dict[int, tuple[Effect, tuple[float | None, float | None]]] = {}
     counts = row["treated"], row["untreated"]
     for at, (percentile, ends) in enumerate(zip(PERCENTILES, bounds((own - others).T), strict=True)):

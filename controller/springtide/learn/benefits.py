@@ -18,7 +18,7 @@ from springtide.store import Row, Store
 
 TABLE = "benefits"
 HOUR_S, DAY_S = 3600, 86_400
-DIGITS = 9
+DIGITS = 6
 
 
 @dataclass(frozen=True)
