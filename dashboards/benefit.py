@@ -139,8 +139,8 @@ def benefit() -> Dashboard:
 
 
 def counted(reading: str) -> str:
-    """How many differences of the newest measured day are so."""
-    return f"select countIf(reading = '{reading}') as differences from {_NEWEST}"
+    """How many differences of the newest measured day are so, over all units."""
+    return f"select countIf(reading = '{reading}') as differences from {_NEWEST} and units = 'decided'"
 
 
 def differences(title: str, description: str, among: str, *, height: int = 9) -> table.Panel:

@@ -70,6 +70,7 @@ def test_a_loop_with_every_step_in_time_closes() -> None:
         "112 of 120 pairs of an edge and a PoP begin with what was decided; 8 show nothing"
     )
     assert line(GOOD, "windows: time").text == "-20.0% (-24.0% to -16.0%; 95 treated, 15 not), held out"
+    assert line(replace(GOOD, measured=NOW - 1800), "windows: time").text.endswith("held out, measured 30 min ago")
     unknown = replace(GOOD, benefit={"BBR: rate": number(3, 1, law="congestion")})
     assert line(unknown, "BBR: rate").fix == "write it so"
 

@@ -288,6 +288,7 @@ def _benefits(facts: Facts) -> Iterator[Step]:
             yield Step(what, State.NOTE, text, fix, facts.measured)
             continue
         text = f"{effect.effect:+.1%} ({effect.low:+.1%} to {effect.high:+.1%}; {sides}), {line.method}"
+        text += f", measured {_ago(facts, facts.measured)}" if facts.measured else ""
         words = {"worse": ": worse beyond chance", "not shown": ": not significant"}
         yield Step(what, State.NOTE, text + words.get(line.reading, ""), "", facts.measured)
 
