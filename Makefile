@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
 PYTEST := $(BIN)/python -m pytest -q --numprocesses 4 --dist loadscope --no-loadscope-reorder
 
-.PHONY: help setup setup-dev demo test test-rust test-python proof lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-start bench-recovery bench-pipeline package release images fuzz calm chaos chain kernels emulator kafka airflow lab-clean clean docs
+.PHONY: help setup setup-dev demo test test-rust test-python proof lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-start bench-recovery bench-pipeline evidence package release images fuzz calm chaos chain kernels emulator kafka airflow lab-clean clean docs
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -123,6 +123,11 @@ bench-pipeline: ## Kafka into the store beside files, bytes on disk, roll-up; wr
 	@tools/setup
 	@$(BIN)/python -m bench pipeline
 	@$(BIN)/python -m bench rounds
+
+evidence: ## what the sources claim, measured again beside ours; needs root; writes docs/evidence and out/evidence/results.json; QUICK=1: small, into out/evidence only
+	@tools/need-root "make evidence" "it makes network namespaces and loads a program into the kernel"
+	@tools/setup $(if $(QUICK),--dev)
+	@$(BIN)/python -m evidence $(if $(QUICK),--quick)
 
 chaos: ## 20 rollouts, rollbacks and withdrawals on 20 edges under faults; needs root; SEED=N does it again; writes out/chaos.json
 	@tools/need-root "make chaos" "it makes network namespaces"

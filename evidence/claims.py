@@ -1,0 +1,84 @@
+"""A claim of a source, what was measured of it, and their one form in results.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+# Each source's title, by the name of its page.
+SOURCES = {
+    "paper": 'Riptide, the paper: Flores, Khakpour and Bedi, "Jump-Starting Back-Office Connections in Cloud Systems"',
+    "slides": "Riptide, the talk's slides",
+    "blog": 'Riptide, the blog post: "Riding the Riptide"',
+    "article": "Edgecast's article on xTCP and selective BBR",
+    "gentle": 'Gentle aggression, the slides: Flach and others, "Reducing Web Latency"',
+    "ours": "Springtide itself, beside Riptide as published",
+}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a source states at a `place`: a number in `unit`, None where it gives none.
+
+    `sense` says what keeps it: as much (`least`), as little (`most`), or the same (`same`) up to `within`. Without a
+    number `within` is the bound, and ours. `why`: one sentence on what makes ours differ.
+    """
+
+    id: str
+    source: str
+    place: str
+    text: str
+    theirs: float | None
+    sense: Literal["least", "most", "same"] = "same"
+    unit: str = ""
+    within: float = 0.0
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Ours, with the ends of its interval, from `n` single measurements."""
+
+    ours: float
+    low: float
+    high: float
+    n: int
+
+
+def holds(claim: Claim, found: Measured) -> bool:
+    """Tells whether the interval reaches what the source states."""
+    bound, slack = (claim.within, 0.0) if claim.theirs is None else (claim.theirs, claim.within)
+    reached_from_below = found.high >= bound - slack
+    reached_from_above = found.low <= bound + slack
+    return {
+        "least": reached_from_below,
+        "most": reached_from_above,
+        "same": reached_from_below and reached_from_above,
+    }[claim.sense]
+
+
+def results(claims: Sequence[Claim], found: Mapping[str, Measured]) -> list[dict[str, Any]]:
+    """results.json: the claims that were measured, in their order."""
+    rows = []
+    for claim in claims:
+        if claim.id in found:
+            one = found[claim.id]
+            rows.append(
+                {
+                    "id": claim.id,
+                    "source": f"{claim.source}: {claim.place}",
+                    "claim": claim.text + (f" ({claim.unit})" if claim.unit else ""),
+                    "theirs": claim.theirs,
+                    "ours": _short(one.ours),
+                    "ci_low": _short(one.low),
+                    "ci_high": _short(one.high),
+                    "n": one.n,
+                    "holds": holds(claim, one),
+                }
+            )
+    return rows
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.5g}")
