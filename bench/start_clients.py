@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from bench.runner import BenchError
@@ -25,20 +26,20 @@ LEAST_GAP_S = 0.1
 
 
 class Senders:
-    """A sender on each server edge, and what it says of each connection, in the order of their ends."""
+    """A sender on each server edge, all ways' where none are named, and what it says of each connection, in the order
+    of their ends."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, edges: Sequence[str] = ()) -> None:
         self._said: defaultdict[tuple[str, str, int], list[dict[str, Any]]] = defaultdict(list)
         self._lock = threading.Lock()
-        for way in WAYS:
-            for edge in (edge_of(way, number) for number in range(EDGES)):
-                addresses = [str(address) for address in lab.topology.edge(edge).addresses]
-                task = json.dumps({"listen": addresses, "port": PORT})
-                process = lab.popen(edge, [sys.executable, str(TRANSFERS), "send", task], stdout=subprocess.PIPE)
-                lines = pipe(process.stdout)
-                if lines.readline() != b"ready\n":
-                    raise BenchError(f"{edge}: the sender did not start")
-                threading.Thread(target=self._listen, args=(edge, lines), daemon=True).start()
+        for edge in edges or [edge_of(way, number) for way in WAYS for number in range(EDGES)]:
+            addresses = [str(address) for address in lab.topology.edge(edge).addresses]
+            task = json.dumps({"listen": addresses, "port": PORT})
+            process = lab.popen(edge, [sys.executable, str(TRANSFERS), "send", task], stdout=subprocess.PIPE)
+            lines = pipe(process.stdout)
+            if lines.readline() != b"ready\n":
+                raise BenchError(f"{edge}: the sender did not start")
+            threading.Thread(target=self._listen, args=(edge, lines), daemon=True).start()
 
     def _listen(self, edge: str, lines: Any) -> None:
         for line in lines:

@@ -87,10 +87,18 @@ def edges() -> list[str]:
     return [*(edge_of(way, number) for way in WAYS for number in range(EDGES)), BULK]
 
 
-def topology(paths: Sequence[Path]) -> Topology:
-    """The server PoP, and a client behind each path; both families."""
-    pops: dict[str, Any] = {SERVER: _pop(0, edges())}
-    for edge in (edge_of("springtide", number) for number in range(EDGES)):
+PACED = [edge_of("springtide", number) for number in range(EDGES)]
+
+
+def topology(
+    paths: Sequence[Path],
+    server: Sequence[str] = (),
+    bpf: Sequence[str] = PACED,
+) -> Topology:
+    """The server PoP, with `edges()` where no `server` edges are named, and a client behind each path; both families.
+    `bpf`: the server's edges that enforce by the program."""
+    pops: dict[str, Any] = {SERVER: _pop(0, server or edges())}
+    for edge in bpf:
         pops[SERVER]["edges"][edge]["enforce"] = "bpf"
     pops |= {path.name: _pop(path.number, [path.edge()]) for path in paths}
     text = {

@@ -9,7 +9,7 @@ of times over medians of the round trip from 125 ms, "over" which the paper's li
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import exp, log
+from math import log
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -34,12 +34,11 @@ SMALLEST, LARGEST = 1_000, 1_000_000
 LEAST_RTT, MEDIANS, LARGEST_RTT = 5.0, (125.0, 150.0), 400.0
 GRID = (np.arange(10_000) + 0.5) / 10_000
 PROBE = 100_000
-NORMAL = NormalDist()
-# A distribution's share as a straight line over the logarithm of the size, and back.
-FAMILIES: Mapping[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
-    "lognormal": (NORMAL.inv_cdf, NORMAL.cdf),
-    "log-logistic": (lambda share: log(share / (1 - share)), lambda at: 1 / (1 + exp(-at))),
-    "Weibull": (lambda share: log(-log(1 - share)), lambda at: 1 - exp(-exp(at))),
+# By family of distributions: what makes its share a straight line over the logarithm of the size.
+FAMILIES: Mapping[str, Callable[[float], float]] = {
+    "lognormal": NormalDist().inv_cdf,
+    "log-logistic": lambda share: log(share / (1 - share)),
+    "Weibull": lambda share: log(-log(1 - share)),
 }
 
 BY_CONSTRUCTION = "Ours has this point by construction: it shows the arithmetic, and the blind claim tests the curve."
@@ -106,9 +105,10 @@ def through(points: Mapping[int, float]) -> Floats:
 
 def fitted(points: Mapping[int, float], family: str) -> Floats:
     """Sizes at the shares of GRID, of the family's member nearest to the points by least squares."""
-    line, _ = FAMILIES[family]
+    line = FAMILIES[family]
     slope, at = np.polyfit([log(size) for size in points], [line(share) for share in points.values()], 1)
-    return np.exp((np.array([line(float(share)) for share in GRID]) - at) / slope)
+    sizes: Floats = np.exp((np.array([line(float(share)) for share in GRID]) - at) / slope)
+    return sizes
 
 
 def curves(points: Mapping[int, float]) -> list[Floats]:
