@@ -28,6 +28,7 @@ ROUND_S = 10.0
 LEAST, MOST = 10, 100
 # Longer than any run.
 LIVES_S = 7200
+SHOW = ["ss", "-tinHO", "state", "established"]
 _WINDOW = re.compile(r"\bcwnd:(\d+)")
 
 # Edge -> the entries of its bundle.
@@ -110,7 +111,7 @@ class Riptide:
                 self._round(edge_of("riptide", number))
 
     def _round(self, edge: str) -> None:
-        shown = self._lab.exec(edge, ["ss", "-tinHO", "state", "established"], check=False).stdout
+        shown = self._lab.exec(edge, SHOW, check=False).stdout
         lines = []
         for prefix, window in means(shown, [prefix for path in self._paths for prefix in path.prefixes()]).items():
             version = ip_network(prefix).version
@@ -121,7 +122,13 @@ class Riptide:
 
 
 def means(shown: str, prefixes: Sequence[str]) -> dict[str, int]:
-    """Prefix -> the mean of its connections' windows in the output of `ss -tinHO`, within the paper's bounds."""
+    """Prefix -> the mean of its connections' windows, within the paper's bounds."""
+    found = windows_of(shown, prefixes)
+    return {prefix: min(MOST, max(LEAST, round(mean(windows)))) for prefix, windows in found.items()}
+
+
+def windows_of(shown: str, prefixes: Sequence[str]) -> Mapping[str, list[int]]:
+    """Prefix -> its connections' windows in the output of SHOW."""
     networks = [ip_network(prefix) for prefix in prefixes]
     windows: defaultdict[str, list[int]] = defaultdict(list)
     for line in shown.splitlines():
@@ -132,4 +139,4 @@ def means(shown: str, prefixes: Sequence[str]) -> dict[str, int]:
         for network in networks:
             if peer in network:
                 windows[str(network)].append(int(found[1]))
-    return {prefix: min(MOST, max(LEAST, round(mean(found)))) for prefix, found in windows.items()}
+    return windows

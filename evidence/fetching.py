@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import cycle
 
 from bench.runner import BenchError
-from bench.start_cells import Group, Result, Results
+from bench.start_cells import Cell, Group, Result, Results
 from bench.start_clients import Client, Senders
 from bench.start_paths import SERVER, Path, edge_of, topology
 from lab.lab import Lab
@@ -43,24 +43,38 @@ def set_windows(lab: Lab, windows: Mapping[str, int]) -> None:
             lab.exec(edge_of(way, 0), ["ip", *words.split()])
 
 
-def fetch(lab: Lab, plans: Mapping[Path, Sequence[Group]], until: float = 0.0) -> Results:
-    """Fetches one group after another over each path, all paths side by side. With `until` (time.monotonic) the plans
-    begin anew until then. Raises BenchError where one in a hundred failed."""
-    ways = sorted({group.way for plan in plans.values() for group in plan})
-    senders = Senders(lab, [edge_of(way, 0) for way in ways])
-    clients = {path: Client(lab, path, senders) for path in plans}
-    results: Results = defaultdict(Result)
+class Fetcher:
+    """A sender on the edge of each way, and a client behind each path, for as long as the lab is up."""
 
-    def run(path: Path) -> None:
-        for group in cycle(plans[path]) if until else plans[path]:
-            if until and time.monotonic() > until:
-                return
-            clients[path].run(group, results)
+    def __init__(self, lab: Lab, paths: Sequence[Path], ways: Sequence[str]) -> None:
+        senders = Senders(lab, [edge_of(way, 0) for way in ways])
+        self.clients = [Client(lab, path, senders) for path in paths]
 
-    with ThreadPoolExecutor(len(plans)) as pool:
-        for one in [pool.submit(run, path) for path in plans]:
-            one.result()
-    errors = [error for result in results.values() for error in result.errors]
-    if len(errors) > sum(len(result.ms) for result in results.values()) / 100:
-        raise BenchError(f"{len(errors)} transfers failed: {errors[0]}")
-    return results
+    def run(self, plan: Callable[[Path], Sequence[Group]], until: float = 0.0) -> Results:
+        """Fetches one group after another over each path, all paths side by side. With `until` (time.monotonic) the
+        plans begin anew until then. Raises BenchError where one in a hundred failed."""
+        results: Results = defaultdict(Result)
+
+        def run(client: Client) -> None:
+            groups = plan(client.path)
+            for group in cycle(groups) if until else groups:
+                if until and time.monotonic() > until:
+                    return
+                client.run(group, results)
+
+        with ThreadPoolExecutor(len(self.clients)) as pool:
+            for one in [pool.submit(run, client) for client in self.clients]:
+                one.result()
+        errors = [error for result in results.values() for error in result.errors]
+        if len(errors) > sum(len(result.ms) for result in results.values()) / 100:
+            raise BenchError(f"{len(errors)} transfers failed: {errors[0]}")
+        return results
+
+
+def turns(ways: Sequence[str], cells: Sequence[Cell]) -> list[Group]:
+    """Every way once a cell, each first in turn (A B C, B C A, ...), families by turns."""
+    found = []
+    for turn in range(len(ways) * (1 + len(ways) % 2)):
+        order = [*ways[turn % len(ways) :], *ways[: turn % len(ways)]]
+        found += [Group(cell, way, 6 if turn % 2 else 4) for cell in cells for way in order]
+    return found

@@ -19,7 +19,7 @@ import numpy as np
 from bench.start_cells import Cell, Group
 from bench.start_paths import SEGMENT
 from evidence.claims import Claim, Measured
-from evidence.fetching import clear, fetch, set_windows, up
+from evidence.fetching import Fetcher, clear, set_windows, up
 from evidence.model import WINDOWS, trips
 from evidence.pages import number
 from evidence.part import Figure, Found, Part, interval
@@ -82,12 +82,12 @@ def points(quick: bool) -> list[Point]:
     paths = {pair: clear(f"r{pair[0]}w{pair[1]}", pair[0], at) for at, pair in enumerate(pairs, 1)}
     ways = {f"w{window}": window for window in WINDOWS}
     plans = {
-        path: [Group(Cell(size, 1), f"w{window}", family=4) for size in SIZES] * (1 if quick else REPEATS)
+        path.name: [Group(Cell(size, 1), f"w{window}", family=4) for size in SIZES] * (1 if quick else REPEATS)
         for (_, window), path in paths.items()
     }
     with up("model", list(paths.values()), list(ways)) as lab:
         set_windows(lab, ways)
-        found = fetch(lab, plans)
+        found = Fetcher(lab, list(paths.values()), list(ways)).run(lambda path: plans[path.name])
     return [
         Point(size, rtt_ms, window, median(times.ms), int(trips(size, window, SEGMENT)), len(times.ms))
         for (rtt_ms, window), path in paths.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,11 +49,23 @@ class Part:
     root: bool = False
 
 
-def interval(statistic: Callable[..., Any], *samples: Sequence[float], seed: int = 1) -> Measured:
-    """A statistic of samples, with an interval of 95 % by bootstrap: each sample is drawn anew by itself. What is
-    paired belongs into one sample, as rows."""
+def intervals(
+    statistics: Callable[..., Mapping[str, float]], *samples: Sequence[float] | Floats, seed: int = 1
+) -> dict[str, Measured]:
+    """Statistics of samples by name, with intervals of 95 % by bootstrap: each sample is drawn anew by itself. What the
+    samples cannot tell (nan) is left out."""
     chance = np.random.default_rng(seed)
     arrays: list[Floats] = [np.asarray(one, np.float64) for one in samples]
-    drawn = [float(statistic(*(one[chance.integers(0, len(one), len(one))] for one in arrays))) for _ in range(DRAWS)]
-    low, high = np.quantile(drawn, ENDS)
-    return Measured(float(statistic(*arrays)), float(low), float(high), sum(len(one) for one in arrays))
+    drawn = [statistics(*(one[chance.integers(0, len(one), len(one))] for one in arrays)) for _ in range(DRAWS)]
+    found = {}
+    for name, value in statistics(*arrays).items():
+        if np.isnan(value):
+            continue
+        low, high = np.nanquantile([one[name] for one in drawn], ENDS)
+        found[name] = Measured(float(value), float(low), float(high), sum(len(one) for one in arrays))
+    return found
+
+
+def interval(statistic: Callable[..., Any], *samples: Sequence[float] | Floats) -> Measured:
+    """One statistic, as `intervals`."""
+    return intervals(lambda *drawn: {"": float(statistic(*drawn))}, *samples)[""]

@@ -131,7 +131,8 @@ class Done:
 
 
 async def load_all(task: dict[str, Any]) -> Done:
-    """Each of `connections` has `address`, `port` and `requests_per_s`; `sizes` and the rest are common to all."""
+    """Each of `connections` has `address`, `port` and `requests_per_s`, and if it is not to stay for the whole time
+    `ends`: how likely it ends after an answer. `sizes` and the rest are common to all."""
     done = Done()
     loop = asyncio.get_running_loop()
     workers = [
@@ -169,6 +170,9 @@ async def _ask(one: dict[str, Any], sizes: Sequence[int], pauses: bool, chance: 
             await connection.get(size)
             done.requests += 1
             done.bytes += size
+            if "ends" in one and chance.random() < one["ends"]:
+                connection.close()
+                connection = None
         except (OSError, FetchError):
             done.errors += 1
             if connection is not None:

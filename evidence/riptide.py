@@ -1,0 +1,83 @@
+"""Riptide as published (Riptide III-B, Algorithm 1): each host by itself, every second, for each other host.
+
+The mean of the windows of all connections to a host, smoothed with its history, within cmin and cmax, becomes the
+initial window of a /32 or /128 route. A value that is not renewed goes after 90 s. The weight of history is not
+published: ours is a half.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+from statistics import mean
+
+from bench.start_paths import SERVER, Path
+from bench.start_ways import LEAST, SHOW, windows_of
+from lab.lab import Lab
+from lab.topology import Address, gateway
+from lab.wan_config import TUN
+
+INTERVAL_S, TTL_S, ALPHA = 1.0, 90.0, 0.5
+
+
+class Riptide:
+    """Rounds on the server's edges, in a thread until the end of the context. `most`: edge -> cmax, 0 where an edge
+    only shows its windows. `seen`: edge -> the windows that every `sample_s` seconds showed."""
+
+    def __init__(self, lab: Lab, paths: Sequence[Path], most: Mapping[str, int], sample_s: float = 3.0) -> None:
+        self._lab, self._most, self._sample_s = lab, most, sample_s
+        self._hosts = [f"{address}/{address.max_prefixlen}" for one in paths for address in addresses(lab, one)]
+        self._history: dict[tuple[str, str], tuple[float, float]] = {}
+        self.seen: defaultdict[str, list[int]] = defaultdict(list)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._rounds, daemon=True)
+
+    def __enter__(self) -> Riptide:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._over.set()
+        self._thread.join(30)
+
+    def window(self, edge: str, host: str) -> int | None:
+        """What new connections of an edge to a host start with; None for the default."""
+        value, _ = self._history.get((edge, host), (0.0, 0.0))
+        return round(min(self._most[edge], max(LEAST, value))) if value else None
+
+    def _rounds(self) -> None:
+        sampled = time.monotonic()
+        while not self._over.wait(INTERVAL_S):
+            now = time.monotonic()
+            for edge in self._most:
+                windows = windows_of(self._lab.exec(edge, SHOW, check=False).stdout, self._hosts)
+                if now - sampled >= self._sample_s:
+                    self.seen[edge] += [window for found in windows.values() for window in found]
+                if self._most[edge]:
+                    self._round(edge, windows, now)
+            sampled = now if now - sampled >= self._sample_s else sampled
+
+    def _round(self, edge: str, windows: Mapping[str, Sequence[int]], now: float) -> None:
+        lines = []
+        for host, found in windows.items():
+            before, _ = self._history.get((edge, host), (mean(found), now))
+            self._history[edge, host] = (ALPHA * before + (1 - ALPHA) * mean(found), now + TTL_S)
+            lines.append(f"route replace {self._route(host)} initcwnd {self.window(edge, host)}")
+        for (owner, host), (_, until) in list(self._history.items()):
+            if owner == edge and until < now:
+                del self._history[owner, host]
+                lines.append(f"route del {self._route(host)}")
+        self._lab.exec(edge, ["ip", "-batch", "-"], input="\n".join(lines) + "\n", check=False)
+
+    def _route(self, host: str) -> str:
+        version = ip_address(host.partition("/")[0]).version
+        home = next(one for one in self._lab.topology.pops[SERVER].prefixes if one.version == version)
+        return f"{host} via {gateway(home)} dev {TUN} proto static"
+
+
+def addresses(lab: Lab, path: Path) -> Sequence[Address]:
+    """Of the client behind a path."""
+    return lab.topology.edge(path.edge()).addresses
