@@ -66,7 +66,7 @@ class Result:
 
     def halves(self) -> list[Result]:
         """Every other group together, and the others."""
-        return [_sum(self.groups[at::2]) for at in (0, 1)]
+        return [summed(self.groups[at::2]) for at in (0, 1)]
 
     def p50(self) -> float:
         return median(self.ms)
@@ -95,7 +95,8 @@ class Result:
         return bool(more > MORE_AGAIN), bool(later > LATER)
 
 
-def _sum(results: Sequence[Result]) -> Result:
+def summed(results: Sequence[Result]) -> Result:
+    """Several as one."""
     return Result(
         [ms for one in results for ms in one.ms],
         sum(one.segments for one in results),

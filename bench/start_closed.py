@@ -24,15 +24,15 @@ POLL_INTERVAL = "1s"
 
 
 class Closed:
-    """A store, a fleet of this way's edges, and a collector on each; as `start_ways.Springtide`."""
+    """A store, a fleet of these edges, or this way's, and a collector on each; as `start_ways.Springtide`."""
 
-    def __init__(self, directory: File, rounds: int) -> None:
+    def __init__(self, directory: File, rounds: int, edges: Sequence[str] = ()) -> None:
         self._out, self._rounds = directory, rounds
         self._begun = False
         self._product = Springtide(
             directory / "store", directory / "fleet.yaml", directory / "policy.yaml", directory / "publish"
         )
-        self._edges = [edge_of("springtide", number) for number in range(EDGES)]
+        self._edges = edges or [edge_of("springtide", number) for number in range(EDGES)]
         self._interval_s = 0
         self.entries: Mapping[str, Sequence[Mapping[str, Any]]] = {}
 
