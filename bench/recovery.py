@@ -57,17 +57,22 @@ class Seen:
     """Connections of one path, size and way.
 
     `ms` to the last byte, or of each later answer, and `connect_ms` of the handshake. `syn`, `synack`: how often each
-    was sent again. The server sent `segments`, `resent` of them again, and was asked for `asked` bytes."""
+    was sent again. `again`: segments that the server sent again on each. It sent `segments` in all, and was asked for
+    `asked` bytes."""
 
     ms: list[float] = field(default_factory=list)
     connect_ms: list[float] = field(default_factory=list)
     syn: list[int] = field(default_factory=list)
     synack: list[int] = field(default_factory=list)
+    again: list[int] = field(default_factory=list)
     segments: int = 0
-    resent: int = 0
     asked: int = 0
 
-    def again(self) -> float:
+    @property
+    def resent(self) -> int:
+        return sum(self.again)
+
+    def handshakes_again(self) -> float:
         """The share of handshakes of which anything was sent again."""
         return mean(bool(syn or synack) for syn, synack in zip(self.syn, self.synack, strict=True))
 
@@ -204,7 +209,7 @@ def matched(lines: Sequence[str], said: Mapping[tuple[str, int], Mapping[str, An
         seen.syn.append(one["handshake_resent"])
         seen.synack.append(other["handshake_resent"])
         seen.segments += other["segments"]
-        seen.resent += other["resent"] - other["handshake_resent"]
+        seen.again.append(other["resent"] - other["handshake_resent"])
         seen.asked += other["sent"]
     if len(seen.connect_ms) < 0.99 * len(found) or not found:
         failed = [one for one in found if one["missing"]]
@@ -226,7 +231,7 @@ def figures(run: Run, cell: tuple[int, str, int, str, str], seen: Seen, default:
         "p95_ms": p95,
         "p99_ms": p99,
         "handshake_p99_ms": handshake,
-        "handshakes_resent_share": seen.again(),
+        "handshakes_resent_share": seen.handshakes_again(),
         "syns_resent_per_connection": mean(seen.syn),
         "synacks_resent_per_connection": mean(seen.synack),
         "synacks_resent_twice_share": seen.twice(),
@@ -242,7 +247,7 @@ def figures(run: Run, cell: tuple[int, str, int, str, str], seen: Seen, default:
     kept = ", later answers" if labels["answers"] != 1 else ""
     cells = [f"{rtt_ms} ms, {loss}", f"{size // 1000} kB, {algorithm}{kept}", way, f"{mean(seen.ms):.1f}"]
     cells += [f"{one:.0f}" for one in (p50, p95, p99, handshake)]
-    cells += [than, f"{seen.again():.2%}", f"{seen.resent / seen.segments:.2%}", str(len(seen.ms))]
+    cells += [than, f"{seen.handshakes_again():.2%}", f"{seen.resent / seen.segments:.2%}", str(len(seen.ms))]
     return f"| {' | '.join(cells)} |"
 
 
