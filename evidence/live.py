@@ -39,8 +39,8 @@ CMAX = (50, 100, 150, 200, 250)
 DEFAULT, QUIET = "default", "quiet"
 CHOSEN = "riptide100"
 MOST = {DEFAULT: 0, QUIET: 100} | {f"riptide{most}": most for most in CMAX}
-# Each client's connections to an edge, their requests a second, and how likely one ends after an answer.
-CONNECTIONS, REQUESTS_PER_S, ENDS = 2, 0.5, 1 / 3
+# A client has a connection of each family to an edge: its requests a second, and how likely it ends after an answer.
+REQUESTS_PER_S, ENDS = 0.5, 1 / 3
 # Full and quick.
 LEARN_S, PROBE_S = (15.0, 8.0), (90.0, 18.0)
 LEVELS = list(range(5, 100, 5))
@@ -109,9 +109,8 @@ def task(lab: Lab, path: Path, seconds: float) -> list[dict[str, Any]]:
     common = {"task": "load", "seconds": seconds, "pauses": True}
 
     def to(way: str, per_s: float) -> list[dict[str, Any]]:
-        address = str(lab.topology.edge(edge_of(way, 0)).addresses[0])
-        one = {"address": address, "port": nginx.PORT, "requests_per_s": per_s, "ends": ENDS}
-        return [one] * CONNECTIONS
+        common = {"port": nginx.PORT, "requests_per_s": per_s, "ends": ENDS}
+        return [{**common, "address": str(address)} for address in lab.topology.edge(edge_of(way, 0)).addresses]
 
     busy = [one for way in MOST if way != QUIET for one in to(way, REQUESTS_PER_S)]
     return [

@@ -70,7 +70,8 @@ class Riptide:
             if owner == edge and until < now:
                 del self._history[owner, host]
                 lines.append(f"route del {self._route(host)}")
-        self._lab.exec(edge, ["ip", "-batch", "-"], input="\n".join(lines) + "\n", check=False)
+        if lines:
+            self._lab.exec(edge, ["ip", "-batch", "-"], input="\n".join(lines) + "\n", check=False)
 
     def _route(self, host: str) -> str:
         version = ip_address(host.partition("/")[0]).version

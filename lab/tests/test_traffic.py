@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections import Counter
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab import sizes
+from lab import client, sizes
 from lab.tests.conftest import TOPOLOGY
 from lab.topology import Topology, load_topology
 from lab.traffic import load_tasks, plan_probes, probe_tasks
@@ -55,3 +58,32 @@ def test_load_connects_every_busy_pair_of_edges_and_no_silent_one(topology: Topo
         "sin-1": {"10.79.1.1": 2, "10.79.1.2": 2, "10.79.2.1": 2},
     }
     assert len({task["seed"] for task in tasks.values()}) == len(tasks)
+
+
+@pytest.mark.parametrize(("ends", "each"), [(None, 0), (1.0, 1)])
+def test_a_loads_connections_stay_unless_they_are_to_end(ends: float | None, each: int) -> None:
+    """Requests of one worker of a load, and how often it connected."""
+    opened: list[int] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        opened.append(1)
+        while await reader.readline():
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n12345")
+        writer.close()
+
+    async def load() -> int:
+        server = await asyncio.start_server(serve, "127.0.0.1")
+        port = server.sockets[0].getsockname()[1]
+        one = {"address": "127.0.0.1", "port": port} | ({} if ends is None else {"ends": ends})
+        done = client.Done()
+        worker = asyncio.create_task(client._ask(one, [5], pauses=False, chance=random.Random(1), done=done))
+        while done.requests < 5:
+            await asyncio.sleep(0.01)
+        worker.cancel()
+        server.close()
+        return done.requests
+
+    requests = asyncio.run(load())
+    assert len(opened) >= (requests - 1) * each
+    assert each or len(opened) == 1
