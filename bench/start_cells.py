@@ -41,11 +41,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Group:
-    """Connections that open together."""
+    """Connections that open together; each carries an object of `before` bytes first, if that is not 0."""
 
     cell: Cell
     way: str
     family: int
+    before: int = 0
 
 
 @dataclass

@@ -76,7 +76,7 @@ class Client:
         edges = [edge_of(group.way, (at + shift) % group.cell.edges) for at in range(group.cell.at_once)]
         to = [[str(self._lab.topology.edge(edge).addresses[index]), PORT] for edge in edges]
         self._number += 1
-        task = {"id": self._number, "size": group.cell.size, "to": to, "timeout_s": TIMEOUT_S}
+        task = {"id": self._number, "size": group.cell.size, "to": to, "timeout_s": TIMEOUT_S, "before": group.before}
         asks = pipe(self._process.stdin)
         asks.write(json.dumps(task).encode() + b"\n")
         asks.flush()

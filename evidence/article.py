@@ -50,7 +50,7 @@ FROM_BYTES = 100_000
 LOWEST = 0.2
 # A cycle has six turns of all ways and sizes on each path; a quick run has a half of one.
 CYCLES = 2
-PREFIXES, QUICK_PREFIXES = (4_000, 3.0), (1_000, 1.0)
+PREFIXES, QUICK_PREFIXES = (4_000, 3.0), (600, 1.0)
 EMULATED = "Two of ten of our prefixes are poor, and more so than a fifth of a CDN's clients are."
 
 CLAIMS = (

@@ -60,7 +60,7 @@ class Sizes:
 
 
 FULL = Sizes([path.name for path in PATHS], 11, 0, 60)
-QUICK = Sizes(["fifty", "korea", "india", "twenty"], 0, 12, 14)
+QUICK = Sizes(["fifty", "korea", "india", "twenty"], 0, 10, 13)
 SHORT = "Most of these paths have queues shorter than a burst; the paper's links are well provisioned."
 LEARNT = "A quick run gives the values that the law would have to find out."
 

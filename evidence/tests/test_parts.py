@@ -146,7 +146,7 @@ def test_every_claim_of_a_part_can_be_measured() -> None:
         for size in (10_000, 50_000, 100_000):
             for way, times in ms.items():
                 probes[path.name, Cell(size, 1), way] = Result(list(times))
-    seen = live.Seen({way: [10, 20] for way in live.MOST}, probes, live.paths())
+    seen = live.Seen({way: [10, 20] for way in live.MOST}, probes, probes, live.paths())
     found = live.window_claims(seen.windows) | live.probe_claims(seen)
     assert found.keys() == {claim.id for claim in live.CLAIMS}
     assert [figure.source for figure in live.figures(seen)] == ["paper"] * 3

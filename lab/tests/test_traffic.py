@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections import Counter
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab import client, sizes
+from lab import client, fetches, sizes, transfers
 from lab.tests.conftest import TOPOLOGY
 from lab.topology import Topology, load_topology
 from lab.traffic import load_tasks, plan_probes, probe_tasks
@@ -87,3 +89,21 @@ def test_a_loads_connections_stay_unless_they_are_to_end(ends: float | None, eac
     requests = asyncio.run(load())
     assert len(opened) >= (requests - 1) * each
     assert each or len(opened) == 1
+
+
+@pytest.mark.parametrize("before", [0, 500])
+def test_a_fetch_goes_over_a_connection_that_has_carried_what_it_is_to(
+    before: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def fetched() -> dict[str, Any]:
+        server = await asyncio.start_server(transfers.send(0), "127.0.0.1")
+        found = await fetches.fetch(server.sockets[0].getsockname()[:2], 1000, 10, before)
+        server.close()
+        # The sender's line comes at the connection's end.
+        while len(asyncio.all_tasks()) > 1:
+            await asyncio.sleep(0.01)
+        return found
+
+    found = asyncio.run(fetched())
+    assert found["ms"] > 0
+    assert json.loads(capsys.readouterr().out)["sent"] == before + 1000
