@@ -194,4 +194,4 @@ def measure(quick: bool) -> Found:
     return Found(claims_of(chosen, results) | calm(quick), [figure(chosen, results)])
 
 
-PART = Part("article", "CUBIC, BBR and selective BBR over ten prefixes", CLAIMS, measure, (150, 45), root=True)
+PART = Part("article", "CUBIC, BBR and selective BBR over ten prefixes", CLAIMS, measure, (190, 60), root=True)

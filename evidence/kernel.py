@@ -154,4 +154,4 @@ def measure(quick: bool) -> Found:
     return Found(measured(found), [figure(found)])
 
 
-PART = Part("kernel", "the model's round trips against the kernel's, in the lab", CLAIMS, measure, (85, 35), root=True)
+PART = Part("kernel", "the model's round trips against the kernel's, in the lab", CLAIMS, measure, (75, 20), root=True)

@@ -271,7 +271,8 @@ def window_figure(windows: Mapping[str, Sequence[int]]) -> Figure:
     return Figure(
         *("paper", "paper-figure-10", "Windows of connections by cmax (figures 10 and 11)"),
         f"Windows of all established connections, every 3 s, in segments. {len(paths())} paths of {RATE_MBIT} Mbit/s;"
-        " connections end after three answers on average. `quiet` serves probes only.",
+        " connections end after three answers on average. `quiet` serves"
+        " probes only. A connection counts in each sample, so these intervals are narrow.",
         ["way", "n", *(f"p{level}" for level in levels)],
         rows,
         partial(_windows, dict(windows)),
