@@ -57,14 +57,15 @@ class Seen:
     """Connections of one path, size and way.
 
     `ms` to the last byte, or of each later answer, and `connect_ms` of the handshake. `syn`, `synack`: how often each
-    was sent again. `again`: segments that the server sent again on each. It sent `segments` in all, and was asked for
-    `asked` bytes."""
+    was sent again. `again`: segments that the server sent again on each, and `timeouts` of it (Linux 6.7 and newer). It
+    sent `segments` in all, and was asked for `asked` bytes."""
 
     ms: list[float] = field(default_factory=list)
     connect_ms: list[float] = field(default_factory=list)
     syn: list[int] = field(default_factory=list)
     synack: list[int] = field(default_factory=list)
     again: list[int] = field(default_factory=list)
+    timeouts: list[int] = field(default_factory=list)
     segments: int = 0
     asked: int = 0
 
@@ -208,6 +209,7 @@ def matched(lines: Sequence[str], said: Mapping[tuple[str, int], Mapping[str, An
         seen.connect_ms.append(one["connect_ms"])
         seen.syn.append(one["handshake_resent"])
         seen.synack.append(other["handshake_resent"])
+        seen.timeouts.append(other["timeouts"])
         seen.segments += other["segments"]
         seen.again.append(other["resent"] - other["handshake_resent"])
         seen.asked += other["sent"]

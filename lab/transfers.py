@@ -26,6 +26,8 @@ _TOTAL_RETRANS = 8 + 4 * 23
 _DATA_SEGS_OUT = 8 + 4 * 24 + 8 * 4 + 4 * 5
 # After that come four of 64 bits and two of 32: tcpi_bytes_sent, of 64.
 _BYTES_SENT = _DATA_SEGS_OUT + 4 + 8 * 4 + 4 * 2
+# Then two of 64 bits and six of 32: tcpi_total_rto, of 16, from Linux 6.7 on.
+_TOTAL_RTO = _BYTES_SENT + 8 * 2 + 4 * 6
 _SIZE = struct.Struct(">Q")
 # Bytes, a segment.
 _PIECE = 1448
@@ -40,10 +42,15 @@ class Peer(Protocol):
 
 
 def counted(connection: Any) -> dict[str, int]:
-    """Segments with data that a socket has sent, their bytes, and of all segments those that it has sent again."""
+    """Segments with data that a socket has sent, their bytes, of all segments those that it has sent again, and its
+    timeouts, 0 where the kernel does not count them."""
     information = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
     places = {"segments": ("I", _DATA_SEGS_OUT), "resent": ("I", _TOTAL_RETRANS), "bytes": ("Q", _BYTES_SENT)}
-    return {name: struct.unpack_from(form, information, place)[0] for name, (form, place) in places.items()}
+    places["timeouts"] = ("H", _TOTAL_RTO)
+    return {
+        name: struct.unpack_from(form, information.ljust(256, b"\0"), place)[0]
+        for name, (form, place) in places.items()
+    }
 
 
 def send(pause_s: float) -> Peer:

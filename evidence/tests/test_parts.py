@@ -101,12 +101,13 @@ def test_ratios_are_medians_over_paths_and_shares_are_means() -> None:
 
 
 def test_lossy_transfers_are_those_of_which_either_end_sent_anything_again() -> None:
-    seen = Seen(ms=[100, 500, 300, 100], syn=[0, 1, 0, 0], synack=[0] * 4, again=[0, 0, 1, 0])
+    seen = Seen(ms=[100, 500, 300, 100], syn=[0, 1, 0, 0], synack=[0] * 4, again=[0, 0, 1, 0], timeouts=[0] * 4)
     assert recovery.lossy(seen).tolist() == [0, 1, 1, 0]
     found = recovery.cost(seen)
     assert (found["lossy-share"].ours, found["lossy-cost"].ours, found["lossy-single"].ours) == (50, 4, 100)
+    assert found["lossy-timeouts"].ours == 50, "a lost SYN waits for one"
     assert recovery.less("x", seen, Seen(ms=[125.0] * 4))["x"].ours == 50
-    clean = recovery.cost(Seen(ms=[1, 1], syn=[0, 0], synack=[0, 0], again=[0, 0]))
+    clean = recovery.cost(Seen(ms=[1, 1], syn=[0, 0], synack=[0, 0], again=[0, 0], timeouts=[0, 0]))
     assert {*clean} == {"lossy-share"}, "without a lossy one there is nothing to tell"
 
 
