@@ -22,7 +22,7 @@ demo: ## the closed loop on four emulated PoPs; needs root; leaves out/demo/repo
 	@tools/setup --demo
 	@$(BIN)/python -m lab demo --out out/demo
 
-test: ## every behaviour; needs root for the network namespaces; PROOFS=10 adds the long tests of one in ten files
+test: ## every behaviour; needs root for the network namespaces
 	@tools/need-root "make test" "its end-to-end tests make network namespaces and TUN devices"
 	@start=$$SECONDS; tools/setup --dev && $(MAKE) --no-print-directory --jobs 2 test-rust test-python \
 	    && printf '== make test: green in %d s\n' $$((SECONDS - start))
@@ -36,12 +36,12 @@ test-rust:
 # Once before all, and not in each of the processes that run tests: pytest compiles what tests assert.
 test-python:
 	@ls tests/__pycache__/*-pytest-*.pyc >/dev/null 2>&1 || $(BIN)/python -m pytest --collect-only -q >/dev/null || true
-	@$(PYTEST) --spent out/tests.json $(if $(PROOFS),--proofs $(PROOFS) --proofs-seed $$RANDOM)
+	@$(PYTEST) --spent out/tests.json
 
 proof: ## the long tests, which `make test` leaves out; needs root
 	@tools/need-root "make proof" "it makes network namespaces and TUN devices"
 	@tools/setup --dev && tools/get-packagers && tools/get-helm && tools/get-kubernetes-schemas
-	@$(PYTEST) -m proof --proofs 1 --spent out/proof.json
+	@$(PYTEST) -m proof --spent out/proof.json
 
 lint: setup-dev ## every linter and formatter, changing nothing
 	@tools/lint

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from math import ceil
 from pathlib import Path
 from types import FrameType
-from zlib import crc32
 
 import pytest
 from hypothesis import settings
@@ -63,33 +61,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         sweep()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--proofs", type=int, default=0, metavar="N", help="Run the tests marked `proof` of one in N files, too."
-    )
-    parser.addoption("--proofs-seed", type=int, default=0, metavar="SEED", help="Which of them.")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Long tests run where they are asked for: all of them, or those of files that are drawn."""
-    one_in, seed = config.getoption("--proofs"), config.getoption("--proofs-seed")
-    files = {item.path for item in items if item.get_closest_marker("proof")}
-    drawn = sorted(files, key=lambda path: crc32(f"{seed} {path.name}".encode()))
-    drawn = drawn[: ceil(len(files) / one_in)] if one_in else []
-    left = {item.nodeid for item in items if item.get_closest_marker("proof") and item.path not in drawn}
-    if left:
-        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
-        items[:] = [item for item in items if item.nodeid not in left]
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # The files of ALONE take one worker longest, so they begin first.
     items.sort(key=lambda item: item.nodeid.split("::", 1)[0] not in ALONE)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    one_in, seed = (terminalreporter.config.getoption(name) for name in ("--proofs", "--proofs-seed"))
-    if one_in > 1:
-        ran = sorted({one.nodeid for one in terminalreporter.getreports("") if "proof" in one.keywords})
-        terminalreporter.write_line(f"proofs of one in {one_in} files, --proofs {one_in} --proofs-seed {seed}:")
-        terminalreporter.write_line("\n".join(ran))
 
 
 @pytest.hookimpl(optionalhook=True)
