@@ -47,7 +47,7 @@ class Document:
         return Problem(f"{self.path}:{self.line(keys)}", dotted(keys), _shortened(message, MAX_SHOWN), fix)
 
     def not_above(self, low_keys: Keys, low: float, high_keys: Keys, high: float) -> Iterator[Problem]:
-        """What is wrong where one key's value is above another's; reported at the key that the file has."""
+        """A problem where one key's value is above another's; reported at the key that the file has."""
         if low > high:
             keys = low_keys if low_keys in self.lines else high_keys
             message = f"{dotted(low_keys)} = {low} is above {dotted(high_keys)} = {high}"

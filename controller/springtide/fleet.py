@@ -158,7 +158,7 @@ class TenantRule:
 
 
 class Tenant(_Frozen):
-    """Whose connections: those to one of the ports and one of the addresses, where either is given."""
+    """A tenant's connections: those to one of the ports and one of the addresses, where either is given."""
 
     ports: Annotated[list[Annotated[int, BeforeValidator(_port)]], Field(min_length=1)] | None = None
     addresses: Annotated[list[Annotated[Prefix, BeforeValidator(_prefix)]], Field(min_length=1)] | None = None

@@ -1,4 +1,4 @@
-"""What sections of the policy are made of: their base, kinds of values, and what bounds more than one section."""
+"""Parts that the policy's sections are made of: their base, kinds of values, and what bounds more than one section."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from springtide.fleet import destination_problem
 
 # A decision older than this has expired under any policy: it bounds how far back the controller looks for the last one.
 MAX_TTL_S = 86_400
-# How far back decisions are read at most.
+# The furthest back that decisions are read.
 MAX_HISTORY_S = 2 * MAX_TTL_S
 # The length of a client prefix, by IP version (the selective-BBR article).
 CLIENT_PREFIX_LENGTH = {4: 24, 6: 56}

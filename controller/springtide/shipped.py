@@ -1,4 +1,4 @@
-"""What Springtide brings beside its code: SQL, the contract, plays, DAGs, dashboards, units.
+"""Files that Springtide brings beside its code: SQL, the contract, plays, DAGs, dashboards, units.
 
 In a wheel these stand in the folder `_files` of the package, under the paths that they have in a checkout
 (tools/wheel.py lists them); nothing else knows which of the two this is. The plays' collection stands beside the

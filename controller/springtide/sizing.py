@@ -87,7 +87,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Size:
-    """What it takes. Terabytes are of one copy; `node_tb` is a node's disk; 1 in `sampling` connections is watched."""
+    """Resources. Terabytes are of one copy; `node_tb` is a node's disk; 1 in `sampling` connections is watched."""
 
     pops: int
     edges: int

@@ -72,7 +72,7 @@ def test_what_something_else_limited_is_a_lower_bound(home: Home, limited: dict[
     screen = home.run("advise").stdout
     assert re.search(r"ams .*fra .*≥16\.0 .* ≥", screen)
     assert "at least" in screen.splitlines()[0]
-    # What ten segments carry is settled.
+    # The saving of an answer that ten segments carry is settled.
     assert "0 (0.0)" in screen
 
 

@@ -1,4 +1,4 @@
-"""How much one publication may change: caps, and what `springtide diff` shows."""
+"""Limits of what one publication may change: caps, and what `springtide diff` shows."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ RECEIVES = Part(prefix="10.0.0.0/24", receive_window=45)
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        # What the law does by itself: a promotion, a step on trial, a trial that ends, and rates below its hysteresis.
+        # Moves of the law by itself: a promotion, a step on trial, a trial that ends, and rates below its hysteresis.
         (BARE, OWN, []),
         (OWN, with_(OWN, trial=STEP), []),
         (with_(OWN, trial=STEP), OWN, []),
@@ -100,7 +100,7 @@ RECEIVES = Part(prefix="10.0.0.0/24", receive_window=45)
         (BARE, with_(BARE, trial=HUGE), ["100 of 100 routes and trials are changed"]),
         (BARE, with_(BARE, trial=ON_TRIAL.but(permille=500)), ["100 of 100 routes and trials"]),
         (BARE, times(10), ["100 of 100 routes and trials are changed"]),
-        # What edges brake by, and what receivers announce.
+        # Values that edges brake by, and that receivers announce.
         (with_(OWN, default_resent=7500), with_(OWN, default_resent=10_000), []),
         (with_(OWN, default_resent=7500), OWN, []),
         (OWN, with_(OWN, default_resent=200_000), ["100 of 100 routes and trials are changed"]),

@@ -50,7 +50,7 @@ def as_stored(name: str, value: Any) -> Any:
 
 
 def identity(row: dict[str, Any]) -> tuple[Any, ...]:
-    """What names a sample within a host's boot."""
+    """The name of a sample within a host's boot."""
     return row["netns"], row["poll_sequence"], row["cookie"], row["kind"].removeprefix("SAMPLE_KIND_")
 
 

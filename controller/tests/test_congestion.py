@@ -256,7 +256,7 @@ def test_where_too_much_is_missing_the_last_decisions_stay(home: Home, tmp_path:
     home.policy.write_text(QUICK)
     fill(home, fleet_of(SLOW, rounds=6, newest=ROUND - INTERVAL))
     first = decided(home, "--round", instants.show(ROUND - INTERVAL))
-    # What is there would let every one of them go, and choose others.
+    # The samples that are there would let every one of them go, and choose others.
     fill(home, fleet_of({1: 50.0, 2: 50.0, 3: 50.0, 5: 50.0}, rounds=9, newest=ROUND + 8 * INTERVAL))
     fill(home, [Seen(ROUND, "fra", 0, 1000)])
     hosts(home, ROUND, seen)

@@ -1,4 +1,4 @@
-"""Which prefixes are slow by their path: clients with known path rates and known limits of their applications, from
+"""Prefixes that are slow by their path: clients with known path rates and known limits of their applications, from
 samples over the roll-up to the ranking."""
 
 from __future__ import annotations

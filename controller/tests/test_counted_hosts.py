@@ -1,4 +1,4 @@
-"""Whose samples count: only those of the fleet's edges, each within bounds; every other host is listed by its name.
+"""Samples that count: only those of the fleet's edges, each within bounds; every other host is listed by its name.
 
 Long: its cases share the roll-ups of two rounds.
 """

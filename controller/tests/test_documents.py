@@ -146,7 +146,7 @@ BAD_POLICIES = {
 
 
 WORD = "until: '2030-01-01T00:00:00Z', reason: incident"
-# What is below `start_overrides:` but for WORD, the policy's other lines, and the error from the key on.
+# Lines below `start_overrides:` but for WORD, the policy's other lines, and the error from the key on.
 BAD_WORDS = {
     "window below the kernel's": ("to: fra, initcwnd: 5", "initcwnd: is 5; should be greater than or equal to 10"),
     "window above cmax": ("to: fra, initcwnd: 500", "initcwnd: is 500, above start.cmax 400; lower it"),

@@ -1,4 +1,4 @@
-"""How edges enforce their bundles: from policy.yaml to a bundle of schema 2, and what schema 1 stays."""
+"""Enforcement of bundles by edges: from policy.yaml to a bundle of schema 2, and what schema 1 stays."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_from_the_policy_to_bundles(home: Home) -> None:
         "record_permille": 7,
         "copies_permille": 20,
     }
-    # What is current is compared with what it becomes, the way included.
+    # The current bundles are compared with what they become, the way of enforcing included.
     home.run("publish")
     assert journal.read(home.publish_dir)[0][-1].details["windows"]["held_out"] == ["ams-2"]
     assert {"edge": "ams-2", "before": "routes", "after": "bpf"} in home.json("diff")["enforced_by"]

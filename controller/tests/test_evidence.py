@@ -1,4 +1,4 @@
-"""What the roll-up takes for evidence, against connections of which the truth is known."""
+"""Evidence that the roll-up takes, against connections of which the truth is known."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def writes(kind: str, large: int, chance: random.Random, until: float) -> Writes
 
 
 def followed(sender: Sender, written: Writes, rounds: int) -> list[tuple[float, dict[str, Any]]]:
-    """What POLLS polls of each round see."""
+    """Records that POLLS polls of each round see."""
     moments = [(INTERVAL * (n + 0.5) / POLLS, None) for n in range(POLLS * rounds)]
     seen = []
     for at, segments in sorted([*written, *moments], key=lambda one: one[0]):
@@ -158,7 +158,7 @@ def test_our_own_initial_window_is_not_evidence_once_the_path_has_collapsed(larg
     for moment in moments:
         windows = [row["proved_cwnd"] for row in shown.rows("round_sockets", moment) if row["earned"]]
         info += len(windows)
-        # What the collapsed path carries in a round trip is 7 segments, and its answers wait in the queue.
+        # The collapsed path carries 7 segments in a round trip, and its answers wait in the queue.
         assert all(window <= 2 * 7 for window in windows), (moment, windows)
     # Answers within the kernel's default show nothing; it takes larger ones to see that the path has become narrow.
     assert info > 0 or large < 10
@@ -296,7 +296,7 @@ def test_a_connection_began_with_what_held_on_its_edge_then(store: Store) -> Non
         wave("B", T0 + 100, ["ams-1"]),
     )
     assert started(store) == {"ams-1": [40, 40, 80, 80, 80, 40, 40, 10, 10, 10], "ams-2": [40] * 10}
-    # What ten segments carry, forty cannot have hurt; what is longer than two of the windows may have lost it later.
+    # Forty segments cannot have hurt what ten carry; what is longer than two of the windows may have lost it later.
     lives = [young(1, 10), young(2, 9, 3), young(3, 11), young(4, 80, 7), young(5, 81, 7)]
     counted(store, [{**life, "host": "ams-2"} for life in lives])
     assert pair(store.query("select * from round_pairs")) == (2, 1, 0)

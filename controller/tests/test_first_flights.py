@@ -1,4 +1,4 @@
-"""How connections' first flights went: from springtide-edge's eBPF program through the collector into the store."""
+"""Outcomes of connections' first flights: from springtide-edge's eBPF program through the collector into the store."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Sender:
         self.process = program.popen(SENDER, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def send(self, *each: tuple[str, int]) -> list[dict[str, int]]:
-        """What the kernel said of each opener as it had sent everything."""
+        """Returns what the kernel said of each opener as it had sent everything."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(each).encode() + b"\n")

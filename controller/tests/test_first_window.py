@@ -1,4 +1,4 @@
-"""What the kernel's tcp_info shows of the window that a connection began with: the roll-up's rule, on this kernel."""
+"""Evidence in the kernel's tcp_info of the window that a connection began with: the roll-up's rule, on this kernel."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Pair:
         with inside(server):
             self.listener = socket.create_server(("10.9.9.1", 0))
             self.listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
-            # What the collector receives: the last tcp_info of each socket that ends (SKNLGRP_INET_TCP_DESTROY).
+            # Records as the collector gets them: the last tcp_info of each socket that ends (SKNLGRP_INET_TCP_DESTROY).
             self.closes = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4)
             self.closes.bind((0, 1))
             self.closes.settimeout(5)
@@ -156,7 +156,7 @@ def settled(server: socket.socket) -> Info:
 
 
 def close_records(pair: Pair, writes: list[int], pause_s: float = 0.0) -> list[Info]:
-    """What polls see after each write, and the close record, of a connection that writes so many bytes each time."""
+    """Polls after each write, and the close record, of a connection that writes so many bytes each time."""
     for _ in range(TRIES):
         records = one_told(pair, writes, pause_s)
         if not records[-1].sent_again:
@@ -238,7 +238,7 @@ def test_after_idle_time_it_shows_the_route_of_then(pair: Pair) -> None:
 
 
 def around_a_change(pair: Pair) -> tuple[Info, Info]:
-    """What a connection shows that is idle before and after its route has another window."""
+    """Records of a connection that is idle before and after its route has another window."""
     server, client = pair.connect()
     try:
         server.sendall(bytes(500))

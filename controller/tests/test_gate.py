@@ -115,7 +115,7 @@ def test_new_windows_that_overflow_a_path_are_stopped_although_old_connections_a
         assert after["hits"] / after["of"] < 0.06
     kept = home.json("history", "--publish-dir", folder.path, "--event", "gate")
     assert json.loads(kept[0]["details"])["windows"] == answer["windows"]
-    # What was looked at spends of the budget.
+    # Each look spends of the budget.
     assert run_gate(home, folder, code)["look"] == 2
 
 
@@ -170,7 +170,7 @@ def test_which_connections_are_new_and_what_counts_as_lost(home: Home, folder: P
             yield sample("ams-1", cookie + 3, at, 900, lost, NYC, **closed)
             yield sample("ams-1", cookie + 4, SINCE + 1, 900, lost, NYC, netns=7)
             yield sample("ams-1", cookie + 4, SINCE + 6, 901, lost, NYC, netns=7)
-            # That first poll shows one that has sent nothing yet, and loses its flight then.
+            # The first poll shows one that has sent nothing yet, and loses its flight then.
             yield sample("ams-1", cookie + 5, SINCE + 1, 900, Counters(0), NYC, netns=7)
             yield sample("ams-1", cookie + 5, SINCE + 6, 901, lost, NYC, netns=7)
             # One poll, and its first flight is under way: its outcome is unknown.

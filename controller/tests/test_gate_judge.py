@@ -1,4 +1,4 @@
-"""What the gate concludes of counts: more losses than chance explains, and no more than that."""
+"""Conclusions of the gate from counts: more losses than chance explains, and no more than that."""
 
 from __future__ import annotations
 
@@ -291,7 +291,7 @@ def test_a_spread_of_edges_and_minutes_is_no_harm(
 def test_what_edges_differ_in_for_good_and_one_that_recovers_excuse_no_harm(
     changed: list[tuple[int, int]], unchanged: list[tuple[int, int]]
 ) -> None:
-    """How many of 1,000 connections lost, before and after, edge by edge."""
+    """Cases are the numbers of 1,000 connections that lost, before and after, edge by edge."""
 
     def group(shares: list[tuple[int, int]]) -> dict[str, Windows]:
         return {

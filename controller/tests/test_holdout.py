@@ -1,4 +1,4 @@
-"""Which edges are held out."""
+"""Edges that are held out."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ def test_each_edges_folder_is_loaded_and_a_bad_one_costs_no_other(home: Home, tm
     assert (summary["rows"], summary["rejected_records"], summary["deleted_files"]) == (7, 1, 3)
     assert counts(home) == (7, 7)
     assert len(list((home.spool / "ams-1/rejected").iterdir())) == 1
-    # What --delete has emptied may be empty; another folder may not.
+    # A folder that --delete has emptied may be empty; another may not.
     for path in [*home.spool.glob("*/*.spool"), *home.spool.glob("*.spool")]:
         path.unlink()
     assert home.json("ingest", home.spool, "--delete")["files"] == 0

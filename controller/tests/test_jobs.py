@@ -1,4 +1,4 @@
-"""What jobs do again after a kill, or for rounds that were missed."""
+"""Work that jobs do again after a kill, or for rounds that were missed."""
 
 from __future__ import annotations
 

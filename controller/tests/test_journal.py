@@ -57,7 +57,7 @@ def test_a_partial_line_of_the_journal_is_kept_and_hides_no_other(tmp_path: Path
     assert torn in path.read_bytes()
     assert damaged.reason
     assert damaged.reason.isprintable()
-    # Whoever reads on from before it finds the same.
+    # A reader that goes on from before it finds the same.
     assert journal.read(tmp_path, before)[0][0] == damaged
 
 

@@ -1,4 +1,4 @@
-"""What Kafka's client library says reaches people as lines of ours: once, and without its threads and times."""
+"""Messages of Kafka's client library reach people as lines of ours: once, and without its threads and times."""
 
 from __future__ import annotations
 

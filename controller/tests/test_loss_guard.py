@@ -126,7 +126,7 @@ def test_decisions_from_before_have_no_ceiling() -> None:
     assert [one.initcwnd for one in decide(ROUND, policy(), [observation(80.0)], last)] == [80]
 
 
-# What holds for every input
+# Properties that hold for every input
 
 
 @given(histories, any_observation, st.floats(0, 1), laws)

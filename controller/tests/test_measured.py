@@ -1,4 +1,4 @@
-"""What decisions are good for is measured once, kept, and read by all who say whether it helps."""
+"""The benefit of decisions is measured once, kept, and read by all who say whether it helps."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def seconds(treated_share: float, treated: bool) -> float:
     return (2 if treated else 4) * 0.05 + 100_000 * all_taken / taken / 500_000
 
 
-# What treating all brings against treating none, with nobody beside them.
+# The effect of treating all against treating none, with nobody beside them.
 TRUTH = seconds(1.0, True) / seconds(0.0, False) - 1
 
 

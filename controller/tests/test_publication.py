@@ -76,7 +76,7 @@ def test_renewed_values_come_after_what_edges_took_of_a_clock_that_was_ahead(ahe
     held = changed(document({"10.0.1.0/24": 50}), created_at=instants.show(now + ahead)).bundle
     again = renewed(old, held, now).bundle
     assert (again.round, again.created_at) > (held.round, held.created_at)
-    # What no edge took orders nothing.
+    # A bundle that no edge took orders nothing.
     refused = changed(document({"10.0.1.0/24": 50}), created_at=instants.show(now + instants.EDGE_TOLERANCE_S + 1))
     assert renewed(old, refused.bundle, now).bundle.created_at == instants.show(now)
 
@@ -188,7 +188,7 @@ def test_rounds_are_published_compared_forced_taken_back_and_remembered(
         ("rollback", "published", "fra stays"),
     ]
     assert all(row["digest"].startswith("sha256:") and row["who"] for row in rows)
-    # Whose values it has, also where an earlier round's come again under a later one.
+    # The round whose values it has, also where an earlier round's come again under a later one.
     again_of = next(event for event in journal.read(folder.path)[0] if event.event == "rollback").details["windows"]
     assert again_of == {"round": instants.show(ROUND - 300), "expires_at": old["expires_at"], "held_out": []}
     (folder.path / audit.SENT).unlink()

@@ -302,7 +302,7 @@ def test_every_rendered_bundle_is_valid(fleet: Fleet, data: st.DataObject) -> No
     assert set(rendered.documents) == set(fleet.edges())
     for edge, document in rendered.documents.items():
         assert problems(edge, document, Context(fleet, Policy(), NOW, edge)) == []
-        # What was never parsed is what parsing would give, to the byte.
+        # A document that was never parsed is what parsing would give, to the byte.
         found = json.loads(document.content)
         assert parse(edge, document.content) == document
         assert json.dumps(found, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() == document.content

@@ -1,5 +1,5 @@
-"""How soon a lost SYN or SYN-ACK is sent again, and where the beginning of connections is sent twice: from records to
-bundles, and back where it does harm."""
+"""Time after which a lost SYN or SYN-ACK is sent again, and where the beginning of connections is sent twice: from
+records to bundles, and back where it does harm."""
 
 from __future__ import annotations
 

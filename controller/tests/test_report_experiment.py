@@ -273,7 +273,7 @@ def test_what_disable_tests_took_away_is_reported(home: Home, tmp_path: Path) ->
     moments = [at for began, _ in tests for at in range(began - 3900, began + 8700, INTERVAL)]
     for moment in moments:
         off = disable_test(law, moment) is not None
-        # What a round shows began before its instant.
+        # The connections that a round shows began before its instant.
         was_off = disable_test(law, moment - 1) is not None
         settled = disable_test(law, moment - 1 - law.washout_rounds * INTERVAL) is not None
         decided = []

@@ -1,4 +1,4 @@
-"""How long rows are kept, and what is made of them before they go."""
+"""Time for which rows are kept, and what is made of them before they go."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_policy_is_set_shown_and_changed(home: Home) -> None:
     home.policy.write_text("retention: {samples_days: 2}\n")
     home.run("retention", "status", code=1)
     assert home.json("retention", "apply") == {"changed": ["tcp_samples", "http_requests"]}
-    # What the policy sets is not the schema's: the files keep what was applied.
+    # The policy's retention is not the schema's: the files keep what was applied.
     assert {state["state"] for state in home.json("migrate", "--status")} == {"applied"}
     home.run("rollup")
 

@@ -1,4 +1,4 @@
-"""What the engine computes from a round's samples, compared with plain loops."""
+"""Values that the engine computes from a round's samples, compared with plain loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an installation needs, and that the page matches the code."""
+"""Needs of an installation, and that the page matches the code."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_command_and_figures_of_ones_own(home: Home, tmp_path: Path) -> None
     assert own["samples_tb"] == pytest.approx(3 * plain["samples_tb"], abs=0.03)
     assert own["measured"] == {"bytes_per_row": 3 * Measured().bytes_per_row}
     assert sorted([*own["measured"], *own["built_in"]]) == sorted(SOURCES)
-    # What another bench measured is used beside it.
+    # Values that another bench measured are used beside it.
     sizes = tmp_path / "sizes.json"
     sizes.write_text(json.dumps({name: 7.5 for name in SOURCES if name != "bytes_per_row"}))
     both = home.run("size", "--pops", 34, "--edges", 1000, "--measured", bench, "--measured", sizes).stdout

@@ -81,7 +81,7 @@ def test_the_page_is_what_happens(home: Home, tmp_path: Path) -> None:
     store.close()
     home.run("rollup")
     assert here[-1] == ["report"]
-    # What opts out needs edges that can leave it alone.
+    # A tenant that opts out needs edges that can leave it alone.
     whole = home.fleet.read_text()
     home.fleet.write_text(FLEET + blocks("yaml")[1])
     assert "tenants.voice.start: routes know destinations only" in home.refused("check")[0]

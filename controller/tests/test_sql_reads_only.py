@@ -217,7 +217,7 @@ def test_no_function_of_the_engine_reads_a_file_or_calls_out(home: Home, reader:
             ran += 1
             message = str(rows)
         assert SECRET not in message, call
-        # What takes no text, or not one, takes no other text either.
+        # A call that takes no text, or not one, takes no other text either.
         if call.endswith("as x") and places[0] in call and not any(word in message for word in UNFIT):
             calls.append(call.replace(places[0], places[1]))
     assert ran > 300, "the test calls nothing"

@@ -1,4 +1,4 @@
-"""What became of a decision: decided, left out, pushed and in force are kept apart."""
+"""The fate of a decision: decided, left out, pushed and in force are kept apart."""
 
 from __future__ import annotations
 

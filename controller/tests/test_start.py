@@ -169,7 +169,7 @@ def test_a_rate_is_tried_on_a_share_then_given_to_all_and_taken_back_where_it_ha
 
 
 def test_a_pop_that_left_the_fleet_need_not_send_anything(fleet: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is remembered of it expires."""
+    """The law's memory of it expires."""
     moments = [ROUND + INTERVAL * number for number in range(3)]
     monkeypatch.setattr(instants, "now", lambda: NOW[0])
     for moment in moments[:2]:

@@ -1,4 +1,4 @@
-"""What an edge's brake says of a unit: harm, unless the kernel's default loses as much there."""
+"""Evidence of an edge's brake about a unit: harm, unless the kernel's default loses as much there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What first flights show that the path carried of the rates that they were given."""
+"""First flights show what the path carried of the rates that they were given."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def test_what_the_path_carried_of_what_a_single_one_is_given() -> Iterator[Rolle
     for took, first in ((90_000, 50_000), (111_595, 0), (111_595, 0), (193_190, 70_000)):
         times = {"acked_100k_time": took, "first_acked_time": first}
         traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **times, **more)
-    # What lost; what waited for its window; what has no time, or one that cannot be; what left with less, since others
-    # were there lately.
+    # Flights that lost; that waited for their window; that have no time, or one that cannot be; that left with less,
+    # since others were there lately.
     for _ in range(5):
         late = more | {"acked_100k_time": 950_000, "acked_50k_time": None}
         traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **late, first_flight_retrans=1)

@@ -1,4 +1,4 @@
-"""What the kernel's default loses, beside which values are judged: who says it, how much, and for how long."""
+"""Losses of the kernel's default, beside which values are judged: who reports them, how much, and for how long."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_what_is_in_use_ends_where_the_default_was_faster(name: str, took: int) 
     loop = Loop(policy())
     loop.in_use(5e6)
     loop.last["window"], loop.last["connection_rate"], loop.last["path_rate"] = 25, 2e5, 2e5
-    # What the default took beside the trial is not known any more.
+    # The default's time beside the trial is not known any more.
     loop.last["default_timed_at"] = 0
     last = loop.last.copy()
     assert loop.round(row(connections=100))["window"][0] > 0

@@ -1,4 +1,4 @@
-"""Which units the law of starts decides on, whose estimates they borrow, and each edge's part."""
+"""Units that the law of starts decides on, whose estimates they borrow, and each edge's part."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_prefixes_with_most_to_gain_are_seen_and_those_in_use() -> Iterator[Roll
     assert listed(rolled, 3) == {"192.0.1.0/24", "192.0.6.0/24", "192.0.5.0/24"}
     assert len(listed(rolled, 100)) == 6
     assert listed(rolled, 0) == set()
-    # What is not listed may borrow: it has its group, and no evidence of its own.
+    # A unit that is not listed may borrow: it has its group, and no evidence of its own.
     policy = Policy(start=StartPolicy(max_prefixes=3), enforce=EnforcePolicy(by="bpf"))
     every, _ = START.observe(rolled.opened(), policy, ROUND)
     seen = rolled.own(every)

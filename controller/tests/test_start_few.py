@@ -1,4 +1,4 @@
-"""What paths carry, where a round has few trains of segments, or few first flights."""
+"""Estimates of what paths carry, where a round has few trains of segments, or few first flights."""
 
 from __future__ import annotations
 

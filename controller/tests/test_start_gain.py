@@ -1,4 +1,4 @@
-"""What slow start waits for, against a sender simulated segment by segment."""
+"""Waits of slow start, against a sender simulated segment by segment."""
 
 from __future__ import annotations
 

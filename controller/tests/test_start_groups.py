@@ -1,4 +1,4 @@
-"""Whose estimates units borrow, beside a model that counts one unit after the other."""
+"""Groups from which units borrow estimates, beside a model that counts one unit after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one of three edges or more can say of a unit where few connections start, and what few flights say."""
+"""Influence of one of three edges or more on a unit where few connections start, and what few flights say."""
 
 from __future__ import annotations
 

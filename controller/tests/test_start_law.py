@@ -85,7 +85,7 @@ def test_what_all_at_once_are_given_is_lowered_and_raised_by_what_the_path_carri
     assert found["path_rate"][0] == pytest.approx(0.95 * 0.7 * 9.5e6, rel=1e-5)
     assert found["connection_rate"][0] == before["connection_rate"][0]
     assert reason(found) is Reason.LOWERED
-    # What all of them were not carried together no single one gets either; where it had no more it says the same of it.
+    # No single one gets what all of them were not carried together; where it had no more it says the same of it.
     loop = Loop(policy())
     loop.in_use(5e6)
     found = loop.round(proved(5e6, path_carried_0=0.4, **path))
@@ -182,7 +182,7 @@ def test_a_quiet_day_forgets_a_hold() -> None:
     loop.round(proved(5e6))
     loop.round(proved(5e6))
     first = loop.round(proved(5e6, **well(lossy_1=25)))
-    # What is tried in the hold and after it goes well, for longer than a day.
+    # The values that are tried in the hold and after it go well, for longer than a day.
     for _ in range(2 + MAX_TTL_S // STEP):
         loop.round(proved(5e6, **well()))
     loop.round(proved(9e6, connections=100))

@@ -1,4 +1,4 @@
-"""What a round shows of paths, from samples over the roll-up, beside plain loops."""
+"""A round's evidence of paths, from samples over the roll-up, beside plain loops."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("path_fleet")
 
 
 def matching(rolled: Rolled, rows: list[Row], decided: Mapping[int, Gave]) -> dict[Unit, Row]:
-    """What is the same in the plain loops."""
+    """Returns the rows of paths, which are the same in the plain loops."""
     expected, found = path_model.paths(rows, ROUND, decided), {unit_of(row): row for row in rolled.rows("round_paths")}
     # Prefixes without anything to gain have no row.
     assert {unit for unit in expected if "/" not in unit[1]} <= set(found) <= set(expected)
@@ -347,7 +347,7 @@ def test_first_flights_count_with_the_values_that_are_in_force() -> Iterator[Rol
     client_found = rolled.seen(CLIENTS)
     assert (client_found["flights_0"], client_found["flights_1"], client_found["trial_window_p50"]) == (3, 1, 20)
     assert client_found["entry_window_p50"] == 0
-    # What has a record is not a default start once more.
+    # A connection with a record is not a default start once more.
     assert client_found["default_flights"] == 0
 
 

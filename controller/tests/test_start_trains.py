@@ -1,4 +1,4 @@
-"""What paths carry, by the trains of segments with which connections start."""
+"""Rates that paths carry, by the trains of segments with which connections start."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_where_others_are_on_the_path_the_share_counts_for_a_while(fresh: Loop) 
 
 
 def test_single_rates_that_collapsed_are_not_the_paths(fresh: Loop) -> None:
-    """What overshot a short queue goes on at a tenth of the path: it met the path, and says little of it."""
+    """Connections that overshot a short queue go on at a tenth of the path: they met it, and say little of it."""
     collapsed: dict[str, Any] = {"share_rate": 5e5, "share_connections": 20}
     for _ in range(4):
         found = fresh.round(row(connections=100, **trains(6e6), **collapsed, **good()))

@@ -116,7 +116,7 @@ def test_a_step_of_which_all_together_were_carried_no_more_is_in_vain() -> None:
     loop.in_use(5e6)
     loop.last["path_rate"] = loop.last["connection_rate"]
     path: dict[str, Any] = {"flights_0": 200, "segments_0": 60_000, "carried_0": 1.0}
-    # What polls show of so short lives is less.
+    # Polls show less of so short lives.
     loop.last["path_log2"] = np.log2(1e6)
     before = loop.round(row(connections=100, path_rate=1e6, path_buckets=10, path_carried_0=1.0, **path))
     assert reason(before) is Reason.TRIAL_STEP
@@ -271,7 +271,7 @@ def test_the_first_trial_is_a_step_beyond_what_the_default_reached() -> None:
     for _ in range(2):
         found = loop.round(row(connections=50, reached_rate=1e6, reached_connections=30))
     assert found["trial_connection_rate"][0] == pytest.approx(1.5 * 0.95 * 1e6, rel=1e-5)
-    # What met the path is no lower bound.
+    # A rate that met the path is not a lower bound.
     loop = Loop(policy())
     for _ in range(2):
         found = loop.round(proved(1e6))
@@ -312,7 +312,7 @@ def test_a_trial_that_runs_keeps_to_a_policy_that_became_more_cautious(frozen: t
     loop.policy = Policy.model_validate({"start": {"cmax": 20}, "enforce": {"max_trial_permille": 100}})
     found = loop.round(row(connections=30), frozen=frozen)
     assert (found["trial_window"][0], found["trial_permille"][0]) == (20, 100)
-    # What other values showed is no word on these.
+    # Flights with other values say nothing of these.
     assert found["trial_flights"][0] == 0
 
 

@@ -1,4 +1,4 @@
-"""What connections really started with: from springtide-edge's eBPF program through the collector into the store."""
+"""Values that connections started with: from springtide-edge's eBPF program through the collector into the store."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def arguments(pins: Path | str) -> list[str]:
 def once(
     program: Program, *before: str, path: str = "", pins: str | None = None
 ) -> tuple[dict[tuple[int, int], tuple[Any, ...]], dict[str, int]]:
-    """What one poll says that each connection started with, by its ports; and the counters."""
+    """Values that each connection started with, as one poll says, by its ports; and the counters."""
     command = [
         *before,
         path or str(binary()),
@@ -229,7 +229,7 @@ def test_what_may_not_be_read_costs_no_sample(
         assert set(found.values()) == {UNKNOWN}
         assert (stats["start_values"], stats["start_values_refused"]) == (0, 1)
         assert stats["sockets_duplicate"] == stats["polls_failed"] == 0
-    # What the service has is not enough, and what its drop-in gives is.
+    # The rights that the service has are not enough, and those of its drop-in are.
     state = tmp_path_factory.mktemp("state")
     service = [sys.executable, "-m", "testkit.service", "--state", str(state), "--bring", str(binary())]
     for units, expected in (((UNIT,), 0), ((UNIT, DROP_IN), 4)):

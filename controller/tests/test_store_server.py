@@ -369,7 +369,7 @@ def test_urls_that_are_wrong_are_refused_without_their_password(address: str, me
     assert "Geheimnis" not in str(caught.value)
 
 
-# What the driver sends to a new server: recorded, because the real one at hand is older than parameters.
+# Bytes that the driver sends to a new server: recorded, because the real one at hand is older than parameters.
 REVISION = 54459
 
 
@@ -381,7 +381,7 @@ def word(text: bytes) -> bytes:
 HELLO = b"\0" + word(b"Recorder") + b"\x1a\x03" + b"\xbb\xa9\x03" + word(b"UTC") + word(b"recorder") + b"\x01"
 
 
-# What ends a query: an empty block of data with no name.
+# The end of a query: an empty block of data with no name.
 NO_MORE_DATA = b"\x02\0\x01\0\x02\xff\xff\xff\xff\0\0\0"
 
 

@@ -1,4 +1,4 @@
-"""What a pair's turn to be off does: to decisions, bundles, caps and the journal."""
+"""Effects of a pair's turn to be off: on decisions, bundles, caps and the journal."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_disable_test_passes_the_caps_while_it_lasts_and_comes_back() -> None:
 
 
 def released(folder: PublishFolder, policy: Policy, moment: int, pairs: set[tuple[str, str]]) -> list[str]:
-    """What is refused of a publication, which the fleet then has."""
+    """Caps that refuse a publication; where none does, the fleet has it then."""
     content = yaml.safe_dump(fleet().model_dump(mode="json")).encode()
     documents = published(policy, moment, pairs)
     refused = [one.field.removeprefix("cap ") for one in jobs.too_much(folder, documents, policy, fleet())]
@@ -309,7 +309,7 @@ def test_starts_of_a_pair_that_is_off_are_left_out_of_bundles(
 
 @pytest.mark.parametrize(("trial", "expected"), [(0, {900, 500, 100}), (70, {70})])
 def test_a_share_is_drawn_by_the_edge_and_waits_for_a_trial_of_the_law(trial: int, expected: set[int]) -> None:
-    """What is not treated starts as the kernel does: a trial without values."""
+    """A connection that is not treated starts as the kernel does: a trial without values."""
     row = {
         "src_pop": "ams",
         "destination": "fra",

@@ -1,4 +1,4 @@
-"""Whose connections are whose: fleet.yaml's tenants, and the round's slices by tenant and autonomous system."""
+"""Tenants' connections: those that fleet.yaml gives each, and the round's slices by tenant and autonomous system."""
 
 from __future__ import annotations
 

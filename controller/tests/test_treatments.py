@@ -313,7 +313,7 @@ def test_prefixes_decided_for_bbr_are_held_against_their_bytes(store: Store) -> 
         # Chosen just now: no connection can have known.
         + [{**decided, "destination": rows[5].prefix, "algorithm": "bbr", "selected_since": ROUND}],
     )
-    # What a clock that was ahead has decided.
+    # A decision of a clock that was ahead.
     later = {**decided, "round": ROUND + 86_400, "destination": rows[3].prefix, "algorithm": "bbr"}
     store.insert("path_decisions", [later])
     assert CONGESTION.treated(store, ROUND, 300) == Treated(same=1, differs=1, unknown=2, controls=1)

@@ -26,7 +26,7 @@ from testkit.published import canonical, digest, render
 
 pytestmark = pytest.mark.usefixtures("clock")
 
-# How each rule is broken: the change to a good bundle of ams-1, and what the line must contain.
+# Breaches of each rule: the change to a good bundle of ams-1, and what the line must contain.
 Change = Callable[[dict[str, Any]], Any]
 
 

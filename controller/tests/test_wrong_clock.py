@@ -46,7 +46,7 @@ def sockets(host: str, window: int, slow: int) -> list[Socket]:
 
 
 def samples(host: str, age: int, window: int = 40, slow: int = 4, off_s: int = 0) -> list[dict[str, Value]]:
-    """What a host sends in a round `age` rounds ago, stamped `off_s` too late."""
+    """Samples that a host sends in a round `age` rounds ago, stamped `off_s` too late."""
     begin, number = ROUND - (age + 1) * INTERVAL + off_s, ROUNDS - age
     return [
         socket.at(begin + 10 + 50 * n, poll=6 * number + n, bytes_acked=(6 * number + n) * 1000 * MSS)
@@ -149,7 +149,7 @@ def test_after_a_clock_that_was_ahead_rounds_are_published_and_rolled_back(
     new = folder.resolved("candidate")
     assert new is not None
     assert new.name.startswith(instants.show(ROUND + INTERVAL))
-    # What the right clock refuses is nothing to go back to.
+    # A publication that the right clock refuses is nothing to go back to.
     assert folder_values(new / "back", "ams-1") == []
     assert way_back(new, folder.path, ["ams-1"], instants.now()) == new / "back"
     monkeypatch.setattr(instants, "now", lambda: ROUND + INTERVAL + 100)

@@ -1,4 +1,4 @@
-"""How much one publication may change at once, compared with what is current on the fleet."""
+"""Limits of what one publication may change at once, compared with what is current on the fleet."""
 
 from __future__ import annotations
 
@@ -145,13 +145,13 @@ def difference(before: Documents, after: Documents) -> Difference:
 
 @dataclass(frozen=True)
 class Usual:
-    """How much of a start may move without being a change: what the law of starts moves from round to round. A window
-    in use counts whenever it moves, unless it was on trial, and so does what no rule names; what is on trial may be a
-    step away from what was there."""
+    """Bounds within which a start may move without being a change: the law of starts moves it so from round to round. A
+    window in use counts whenever it moves, unless it was on trial, and so does what no rule names. A value on trial may
+    be a step away from what was there."""
 
     rates: float
     step: float
-    # How many of a thousand connections keep the default: those of the law, or all, where the experiment says so.
+    # Connections of a thousand that keep the default: those of the law, or all, where the experiment says so.
     untreated: int = BESIDE
 
     @classmethod
@@ -208,8 +208,9 @@ class ByDesign:
 
 
 class Turns:
-    """Which routes the policy's experiment switches off. Known by it alone, and not by what was decided. A route counts
-    by its source PoP, and the PoP that owns its prefix; a client's prefix, which no PoP owns, is off in tests only."""
+    """Routes that the policy's experiment switches off. They are known by it alone, and not by what was decided. A
+    route counts by its source PoP, and the PoP that owns its prefix. A client's prefix, which no PoP owns, is off in
+    disable tests only."""
 
     def __init__(self, fleet: Fleet, policy: Policy) -> None:
         self._law, self._interval_s = policy.experiment, policy.round.interval_s

@@ -43,7 +43,7 @@ class Bundle(Part):
 
     @property
     def by(self) -> str:
-        """What enforces it."""
+        """The way of enforcing it, routes or bpf."""
         by: str = self.enforce.by
         return by
 

@@ -35,7 +35,7 @@ class PublishedBundles:
         return read_folder(path, self.damaged if self._force else None)
 
     def current(self) -> dict[str, Document] | None:
-        """What is current on the fleet, None before the first rollout."""
+        """Returns what is current on the fleet, None before the first rollout."""
         path = self.folder.resolved("current")
         return None if path is None else self.part(path)
 

@@ -21,7 +21,7 @@ GREW = "find out what made it grow before raising the limit"
 
 @dataclass(frozen=True)
 class Context:
-    """What a bundle is checked against; `edge` is the edge that it must be for, where that is known."""
+    """Facts that a bundle is checked against; `edge` is the edge that it must be for, where that is known."""
 
     fleet: Fleet
     policy: Policy

@@ -115,7 +115,7 @@ def _loss(found: losses.Losses, shown: Sequence[str]) -> None:
 
 
 def _why_not(store: Store, made: Advice) -> str:
-    """What is missing, and what to do."""
+    """Says what is missing, and what to do."""
     span = f"after {instants.show(made.since)} up to {instants.show(made.until)}"
     [ever] = store.query("select max(time_unix_us) from tcp_samples")
     newest = max(ever.values()) // 1_000_000

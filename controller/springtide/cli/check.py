@@ -66,7 +66,7 @@ def check(fleet_path: Path, policy_path: Path, defaults: bool, as_json: bool) ->
 
 
 def _notes(fleet: Fleet, policy: Policy, now_unix_s: int) -> list[str]:
-    """What is valid, and may still not be what is expected."""
+    """Notes on what is valid, and may still not be what is expected."""
     found = []
     if len(fleet.pops) < 2:
         name = next(iter(fleet.pops))
@@ -122,7 +122,7 @@ def _opt_outs(fleet: Fleet, policy: Policy, now_unix_s: int) -> list[tuple[str, 
 
 
 def _unknown(fleet: Fleet, policy: Policy, path: Path) -> list[Problem]:
-    """What overrides name and could never apply to, by lines of the file."""
+    """Names in overrides that could never apply to anything, by lines of the file."""
     found = list(unknown(fleet, policy))
     if not found:  # there may be no file either
         return []

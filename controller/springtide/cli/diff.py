@@ -23,7 +23,7 @@ from springtide.publication.folder import PublishFolder
 @publish_dir_option
 @json_option
 def diff(what: str | None, publish_dir: Path, as_json: bool) -> None:
-    """What a publication changes against what is current on the fleet, edge by edge.
+    """Show what a publication changes against what is current on the fleet, edge by edge.
 
     Without an argument: the newest publication. With an edge: only that edge's part of it.
 
@@ -130,7 +130,7 @@ def _choice(choice: Part | None) -> str | None:
 
 
 def _recoveries(documents: Documents) -> dict[caps.Value, dict[str, int]]:
-    """How connections recover from loss, 0 as the kernel does: the handshake's timeout, and what is sent twice."""
+    """Recovery from loss, 0 as the kernel does: the handshake's timeout, and the bytes that are sent twice."""
     found = {
         (edge, entry.prefix): {name: getattr(entry, name) or 0 for name in ("handshake_timeout_ms", "copied_bytes")}
         for edge, document in documents.items()

@@ -1,4 +1,4 @@
-"""What commands print."""
+"""Output of commands."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
     """A table as wide as the terminal, or as wide as it needs to be where there is none. Numbers are right-aligned.
     Where a terminal is too narrow for it each row is lines of key: value, so that no number is cut."""
     console = Console(highlight=False)
-    # What a host sends must not act as markup or as a terminal's control sequence.
+    # Text that a host sends must not act as markup or as a terminal's control sequence.
     cells = [["-" if cell is None else printable(str(cell)) for cell in row] for row in rows]
     table = Table(header_style="bold")
     for index, column in enumerate(columns):

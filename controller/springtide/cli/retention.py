@@ -15,7 +15,7 @@ from springtide.store import retention as rules
 
 @click.group()
 def retention() -> None:
-    """How long each table keeps its rows."""
+    """Show and set how long each table keeps its rows."""
 
 
 @retention.command()

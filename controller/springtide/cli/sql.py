@@ -99,7 +99,7 @@ def sql(
         # The reader has closed the pipe: click ends without a message.
         raise
     except OSError as error:
-        # What is buffered would fail once more when the interpreter ends.
+        # Output that is still buffered would fail once more when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SpringtideError(
             f"sql: the result cannot be written: {error.strerror}; free some space, then run it again"

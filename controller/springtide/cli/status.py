@@ -90,7 +90,7 @@ def status(
 
 
 def gauges(facts: Facts, found: Sequence[Step], is_paused: bool) -> Gauges:
-    """What alerts read; a step or an event that has not happened yet has no line."""
+    """Values that alerts read; a step or an event that has not happened yet has no line."""
     steps = {line.what.replace(" ", "_"): line for line in found if line.what not in facts.benefit}
     holds = facts.holds
     return {

@@ -41,7 +41,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Offset:
-    """How far another clock is ahead of ours, within `uncertain_s`."""
+    """Seconds that another clock is ahead of ours, within `uncertain_s`."""
 
     whose: str
     ahead_s: float

@@ -1,4 +1,4 @@
-"""Which checks a host and a site get, in the order in which one blocks the next."""
+"""Checks that a host and a site get, in the order in which one blocks the next."""
 
 from __future__ import annotations
 

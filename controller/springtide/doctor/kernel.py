@@ -1,4 +1,4 @@
-"""What the collector and the routes need of the kernel, tried where possible rather than looked up."""
+"""Features of the kernel that the collector and the routes need, tried where possible rather than looked up."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def check_clocks(seen: Sequence[HostClock]) -> Iterator[Finding]:
         yield fine("hosts' clocks", "tcp_samples", "no host is ahead")
 
 
-# What to do about each `why` of round_rogues.
+# Advice for each `why` of round_rogues.
 TODO = {
     "not_in_fleet": "if it is ours, add it to fleet.yaml; if not, find its sender and block it",
     "other_pop": "correct the collector's `pop`, or the edge's PoP in fleet.yaml, which counts",

@@ -32,7 +32,7 @@ class Verdict(StrEnum):
 
 
 class Kind(StrEnum):
-    """How the publication changes a destination."""
+    """A way in which the publication changes a destination."""
 
     # Routes whose window differs, and those that keep theirs.
     WINDOWS = "windows"
@@ -52,13 +52,13 @@ class Tally:
     # More was; and that sent more than gate.lossy_share again.
     grown: int = 0
     grown_lossy: int = 0
-    # Whose kernel counts retransmission timeouts; and that had one.
+    # Connections whose kernel counts retransmission timeouts; those that had one.
     timed: int = 0
     timed_out: int = 0
-    # That tried to connect; and got no answer.
+    # Connections that were tried; those that got no answer.
     tried: int = 0
     failed: int = 0
-    # Whose RTT is known, and what is usual to there; and that are beyond gate.max_rtt_ratio of it.
+    # Connections whose RTT is known, and the usual RTT to there; those beyond gate.max_rtt_ratio of the usual one.
     measured: int = 0
     slow: int = 0
 
@@ -87,7 +87,7 @@ OTHERS = (
 
 @dataclass(frozen=True)
 class Question:
-    """Which destinations are looked at together, and their part of the error budget; the parts' sum is 1."""
+    """Destinations that are looked at together, and their part of the error budget; the parts' sum is 1."""
 
     name: str
     kinds: frozenset[Kind]
@@ -182,9 +182,9 @@ class Judgement:
 
 
 def chance_of_look(wave: int, look: int, policy: GatePolicy) -> float:
-    """What a look may spend of the error budget: the canaries half of it, each wave half of the one before, and within
-    a wave each look half of the one before. The sum stays below the budget however many there are (alpha spending:
-    K. K. G. Lan and D. L. DeMets, Biometrika 70, 1983, with a geometric function of waves and looks)."""
+    """The part of the error budget that a look may spend: the canaries half of it, each wave half of the one before,
+    and within a wave each look half of the one before. The sum stays below the budget however many there are (alpha
+    spending: K. K. G. Lan and D. L. DeMets, Biometrika 70, 1983, with a geometric function of waves and looks)."""
     return float(policy.max_false_roll_backs * 0.5**wave * 0.5**look)
 
 
@@ -284,7 +284,7 @@ def _shares(
 
 
 def _judged(inputs: Inputs, kind: Kind) -> Iterator[tuple[str, Share]]:
-    """How many of each changed edge's new connections since the wave were judged."""
+    """Counts, for each changed edge, its new connections since the wave that were judged."""
     for edge, windows in inputs.tallies.get((kind, True), {}).items():
         tally = windows.get("after", Tally())
         yield edge, Share(0, tally.young + tally.grown)

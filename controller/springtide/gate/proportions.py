@@ -1,4 +1,4 @@
-"""How much a share rose, and how much of that is more than chance: intervals for proportions and their differences.
+"""The rise of a share, and how much of it is more than chance: intervals for proportions and their differences.
 
 Wilson's score interval for one proportion (E. B. Wilson, JASA 22, 1927); Newcombe's hybrid of two of them for a
 difference (R. G. Newcombe, Statistics in Medicine 17, 1998, method 10); and the same step once more for the difference
@@ -62,9 +62,9 @@ def wilson(share: Share, z: float) -> Interval:
 
 
 def spread(pairs: Sequence[tuple[Share, Share]]) -> float:
-    """How alike the connections of one edge in one window are: the part of a single connection's variance that they
-    have in common, 0 where edges and windows differ by no more than chance. By pairs of shares, (before, after), of
-    edges to which nothing was done.
+    """Likeness of the connections of one edge in one window: the part of a single connection's variance that they have
+    in common, 0 where edges and windows differ by no more than chance. Uses pairs of shares, (before, after), of edges
+    to which nothing was done.
 
     By moments, as of a beta-binomial (D. A. Williams, Applied Statistics 31, 1982): a share's variance is
     p (1 - p) (1 + common (n - 1)) / n, and what edges differ in for good is in both windows. The edge that differs most

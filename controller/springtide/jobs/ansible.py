@@ -15,7 +15,7 @@ from springtide.errors import SpringtideError
 from springtide.jobs.site import Site
 from springtide.shipped import named
 
-# How long a play may take after SIGTERM to end its children and release the lock.
+# Time that a play may take after SIGTERM to end its children and release the lock.
 STOP_S = 30
 
 

@@ -1,4 +1,4 @@
-"""Which rounds are due: missed rounds are caught up in order, so that each decision has the one before it."""
+"""Rounds that are due: missed rounds are caught up in order, so that each decision has the one before it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Due:
 
 
 def prepare(store: Store, fleet: Fleet, publish_dir: Path, warn: Callable[[str], None]) -> None:
-    """What round tables need besides samples: the fleet, and which publication was current on its edges; and none of
-    a clock that was ahead.
+    """Stores what round tables need besides samples: the fleet, and which publication was current on its edges.
+    Distrusts tables that a clock that was ahead has dated.
 
     A journal that cannot be read is reported and keeps no round from being rolled up. Raises StoreError.
     """
@@ -39,7 +39,7 @@ def prepare(store: Store, fleet: Fleet, publish_dir: Path, warn: Callable[[str],
 
 
 def bring_audit(store: Store, publish_dir: Path, warn: Callable[[str], None]) -> None:
-    """What the publisher's journal has goes into the store; one that cannot be read is reported. Raises StoreError."""
+    """Stores what the publisher's journal has; one that cannot be read is reported. Raises StoreError."""
     try:
         audit.send(publish_dir, store)
     except StoreError:
@@ -49,7 +49,7 @@ def bring_audit(store: Store, publish_dir: Path, warn: Callable[[str], None]) ->
 
 
 def due(store: Store, policy: Policy, newest_unix_s: int) -> Due:
-    """What a run has to do, up to a round. Raises StoreError."""
+    """Finds what a run has to do, up to a round. Raises StoreError."""
     interval_s = policy.round.interval_s
     memory_us = policy.completeness.memory_rounds * interval_s * 1_000_000
     until_us = newest_unix_s * 1_000_000

@@ -1,4 +1,4 @@
-"""How a scheduled job reports its outcome: a line in the audit and a file for node_exporter."""
+"""Reports of a scheduled job's outcome: a line in the audit and a file for node_exporter."""
 
 from __future__ import annotations
 

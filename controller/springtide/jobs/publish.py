@@ -64,7 +64,7 @@ def newest_decided(store: Store, policy: Policy, until_unix_s: int) -> int | Non
 
 
 def wrong(documents: Documents, context: Context) -> list[Problem]:
-    """What is wrong with bundles by themselves."""
+    """Problems of bundles by themselves."""
     return [found for edge, document in documents.items() for found in problems(f"{edge}.json", document, context)]
 
 
@@ -116,7 +116,7 @@ def publish(
     held, over = published.current(), []
     if held is not None:
         latest = now_unix_s + instants.EDGE_TOLERANCE_S
-        # What was made under a clock that was ahead orders nothing: edges refuse it as long as it is.
+        # A bundle of a clock that was ahead orders nothing: edges refuse it as long as it is ahead.
         timely = [one.bundle for one in held.values() if instants.parse(one.bundle.created_at) <= latest]
         newest = max((bundle.round for bundle in timely), default="")
         if moment < newest:
@@ -146,7 +146,7 @@ def refuse_in_advise_mode(policy: Policy) -> None:
 
 
 def _advice_only(folder: PublishFolder, documents: Documents) -> AdviceOnlyError:
-    """What would be published: in the journal, once a round, and as the refusal."""
+    """Reports what would be published: in the journal, once a round, and as the refusal."""
     bundles = [document.bundle for document in documents.values()]
     moment = max(bundle.round for bundle in bundles)
     routes = sum(len(bundle.windows) for bundle in bundles)
@@ -162,8 +162,8 @@ def _advice_only(folder: PublishFolder, documents: Documents) -> AdviceOnlyError
 
 
 def windows_of(folder: PublishFolder, publication: str) -> dict[str, Any]:
-    """Which initial windows a publication has, as its event in the journal has it, for an event of the same values:
-    the round whose decisions they are, when its bundles expire, and the edges that have none of them."""
+    """The initial windows that a publication has, as its event in the journal has them, for an event of the same
+    values: the round whose decisions they are, when its bundles expire, and the edges that have none of them."""
     found = (event.details for event in journal.read(folder.path)[0] if event.publication == publication)
     return next(({"windows": details["windows"]} for details in found if "windows" in details), {})
 
@@ -173,7 +173,7 @@ def _held_out(fleet: Fleet | None, policy: Policy) -> set[str]:
 
 
 def _disable_events(folder: PublishFolder, policy: Policy, moment: int) -> list[journal.Event]:
-    """That a disable test begins with the publication of this round, or that one has ended: each once."""
+    """Events that a disable test begins with the publication of this round, or that one has ended: each once."""
     test = disable_test(policy.experiment, moment)
     past = [event for event in journal.read(folder.path)[0] if event.event == "disable"]
     known = past[-1].details.get("until") if past and past[-1].verdict == "begun" else None
@@ -242,8 +242,8 @@ def _over(
 
 
 def _resting(published: PublishedBundles, held: Documents, turns: caps.Turns) -> caps.Starts:
-    """What the experiment had switched off in what is held: of the newest publication in which each had its turn to be
-    on, as far as publications are kept. Raises SpringtideError."""
+    """Starts that the experiment had switched off in what is held. Each is of the newest publication in which it had
+    its turn to be on, as far as publications are kept. Raises SpringtideError."""
     folder, names = published.folder, published.folder.rounds()
     there = {value for value, start in caps.starts(held).items() if start.is_carried}
     found: dict[caps.Value, caps.Start] = {}
@@ -278,7 +278,7 @@ def stage(publish_dir: Path, documents: Documents) -> None:
 
 
 def staged(publish_dir: Path) -> dict[str, Document]:
-    """What `stage` has written. Raises InputError where there is nothing, or a file is not a bundle."""
+    """Reads what `stage` has written. Raises InputError where there is nothing, or a file is not a bundle."""
     found = _staged(publish_dir)
     documents, wrong = {}, []
     for edge, content in found.items():

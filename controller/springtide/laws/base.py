@@ -1,4 +1,4 @@
-"""What a law is to the rest of Springtide: decide, replay, explain, status and report meet every law through `Law`.
+"""A law as the rest of Springtide sees it: decide, replay, explain, status and report meet every law through `Law`.
 
 Long: one protocol, with what its methods give and take.
 """
@@ -115,7 +115,7 @@ class Newest:
 
 @dataclass(frozen=True)
 class Treated:
-    """How many units that should have a treatment show that they have it, or that they have not, or show nothing.
+    """Counts of units that should have a treatment: those that show that they have it, or have it not, or show nothing.
 
     Units are an edge with a destination PoP and IP version, or client prefixes of a PoP. `controls`: units that
     should have the kernel's default, and show that they have the treatment. `examples` of `differs`.
@@ -148,7 +148,7 @@ class BenefitLine:
     method: str = "held out"
     # Source PoP, destination and IP version, where it is of a path.
     path: tuple[str, str, int] = NOWHERE
-    # Of a percentile: what it is of the treated and of the others, microseconds.
+    # A percentile's value for the treated and for the others, microseconds.
     sides: tuple[float | None, float | None] = (None, None)
 
     @property
@@ -345,8 +345,8 @@ class Law(Protocol):
         return self.observe(store, policy, round_unix_s)[0]
 
     def carried(self, store: Store, policy: Policy, since_unix_s: int) -> Callable[[Rows, int, int], Rows]:
-        """How a replay since a round carries its own decisions: those of a round, its instant and the next one's give
-        what `decide` takes as `before`."""
+        """The way in which a replay since a round carries its own decisions: those of a round, its instant and the next
+        one's give what `decide` takes as `before`."""
         return lambda decided, moment, _: self.decisions.carry(decided, moment)
 
     def replay(self, store: Store, policy: Policy, moments: Sequence[int]) -> Iterator[Replayed]:
@@ -451,7 +451,7 @@ class Law(Protocol):
         return Contribution()
 
     def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
-        """What sockets of the last rounds show of what was decided."""
+        """Counts what sockets of the last rounds show of what was decided."""
         return Treated()
 
     def treated_step(self, found: Treated) -> Step:
@@ -466,7 +466,7 @@ class Law(Protocol):
         return []
 
     def figures(self, store: Store, policy: Policy, span: Mapping[str, int]) -> list[Figure]:
-        """What the report draws over these rounds."""
+        """Figures that the report draws over these rounds."""
         return []
 
 
@@ -484,8 +484,8 @@ def once_a_round(clock: Clock, what: str, moment: int, text: str, fix: str, late
 
 
 def frozen(store: Store, policy: Policy, round_unix_s: int, pops: set[str]) -> tuple[Sequence[Input], dict[str, str]]:
-    """What arrived in a round, and of which of these PoPs too little of it arrived, with the reason. A PoP that left
-    the fleet need not send anything: what is remembered of it expires."""
+    """Returns what arrived in a round, and those of these PoPs of which too little arrived, with the reason. A PoP that
+    left the fleet need not send anything: what is remembered of it expires."""
     rows = store.query("select distinct pop from fleet_edges")
     pops = pops & {row["pop"] for row in rows} if rows else pops
     found = inputs(store, round_unix_s, policy.round.interval_s, policy.completeness.memory_rounds)

@@ -101,8 +101,8 @@ order by pop, destination, ip_version
 
 @dataclass(frozen=True)
 class Compared:
-    """What is compared: a law's outcome, and SQL over `round_flights`: the `time`, which are `treated`, which are
-    `counted` at all, and by what several draws are kept apart (`drawn`)."""
+    """A comparison: a law's outcome, and SQL over `round_flights`: the `time`, which are `treated`, which are `counted`
+    at all, and by what several draws are kept apart (`drawn`)."""
 
     law: str
     outcome: str
@@ -126,14 +126,14 @@ class Compared:
         return _CELLS.format(span=SPAN, columns=columns, among=among, **own)
 
     def of_means(self, rows: Sequence[Row]) -> Iterator[BenefitLine]:
-        """Of a row a PoP. Pure."""
+        """Lines of means, from one row a PoP. Pure."""
         if rows:
             yield BenefitLine(self.law, self.outcome, "all", "all", mean(rows), method=METHOD)
         for pop, own in grouped(rows, lambda row: str(row["pop"])):
             yield BenefitLine(self.law, self.outcome, "PoP", pop, mean(own), method=METHOD)
 
     def of_path(self, row: Row) -> Iterator[BenefitLine]:
-        """Of a path's row, with the classes of times of each hour and how much each weighs. Pure."""
+        """Lines of one path, from its row: the classes of times of each hour, and how much each weighs. Pure."""
         path = row["pop"], row["destination"], row["ip_version"]
         group = f"{path[0]} to {path[1]}, IPv{path[2]}"
         for percentile, (effect, sides) in percentiles(row).items():

@@ -14,14 +14,14 @@ Bits = NDArray[np.bool_]
 Keys = NDArray[np.bytes_]
 # A structured array: its columns by name.
 Table = NDArray[np.void]
-# What a law decides on, in a form of its own: a table, or a frame.
+# Rows that a law decides on, in a form of its own: a table, or a frame.
 Rows = Any
 # Arrays of one length by name.
 Columns = Mapping[str, NDArray[Any]]
 
 
 def begins(column: NDArray[Any] | Coded) -> Bits:
-    """Which rows differ from the one before them; the first does."""
+    """Marks the rows that differ from the one before them; the first does."""
     if isinstance(column, Coded):
         return begins(column.numbers)
     different = np.ones(len(column), bool)

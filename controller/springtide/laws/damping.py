@@ -11,7 +11,7 @@ from pydantic import Field
 
 from springtide.section import MAX_TTL_S, Section
 
-# What to do where limits contradict.
+# Advice where limits contradict.
 FIX = "lower suppress_above, or raise half_life_s or max_suppress_s"
 
 

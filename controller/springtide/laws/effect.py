@@ -1,4 +1,4 @@
-"""What a treatment is good for: the difference between treated and held-out units, with an interval.
+"""The benefit of a treatment: the difference between treated and held-out units, with an interval.
 
 The units are client prefixes (BBR or not) or edges (initial windows or not); a hash chose who is held out, so that both
 sides are alike but for the treatment. Each unit is one number on a logarithmic scale (base 2): growth of a delivery
@@ -37,7 +37,7 @@ MINIMUM = 20
 CHUNK = 10_000_000
 
 _SHARED = "treated and held-out connections share bottlenecks"
-# How a benefit was measured, and what that assumes.
+# Ways of measuring a benefit, and what each assumes.
 METHODS = {
     "held out": f"{_SHARED}: what one side uses the other may lack, so that the difference is right only as far as the "
     "two do not touch each other, and else mostly larger than what treating all would bring.",

@@ -28,8 +28,8 @@ class HoldoutPolicy(Section):
     """A PoP with at least this many edges holds out at least one; a smaller one none.
     Source: with fewer, one edge is more than a fifth of the PoP."""
     connection_permille: int = Field(default=20, ge=0, le=500)
-    """Of a thousand connections that edges by bpf start at a rate those that begin with the kernel's default, drawn by
-    the edge; 0 draws none. Not where a trial, an experiment or an override says who does.
+    """Connections of a thousand that begin with the kernel's default, where edges by bpf start the others at a rate.
+    The edge draws them; 0 draws none. Not where a trial, an experiment or an override says who does.
     Source: one in fifty costs a fiftieth of the gain and leaves p95 alone; a path of 1,000 connections a day has 20."""
 
 

@@ -1,4 +1,4 @@
-"""What a treatment is good for where the same unit is treated at one time and not at another: the middle of paired
+"""The benefit of a treatment where the same unit is treated at one time and not at another: the middle of paired
 differences, with an interval that the randomisation itself gives.
 
 One difference a block: treated less untreated, of the same pair within hours. The hash that ordered the block might as
@@ -79,7 +79,7 @@ def contrasts(cells: Iterable[tuple[object, object, bool, float, float]]) -> dic
 
 @lru_cache
 def _place(count: int) -> int:
-    """How many of the sorted averages lie below the interval, and as many above it."""
+    """The number of sorted averages below the interval; as many lie above it."""
     pairs = count * (count + 1) // 2
     if count >= _EXACT:
         return int(max(0.0, np.floor(pairs / 2 - _NORMAL * sqrt(pairs * (2 * count + 1) / 12) - 0.5)))

@@ -38,7 +38,7 @@ def quantiles(of: Sequence[tuple[NDArray[np.float64], float]], weight: NDArray[A
     for at, (values, level) in enumerate(of):
         order = np.argsort(values, kind="stable")
         passed = np.cumsum(drawn[:, order], axis=1)
-        # What floating point adds to the share is no connection.
+        # The part of the share that floating point adds is not a connection.
         reached = np.argmax(passed >= passed[:, -1:] * level * (1 - 1e-12), axis=1)
         found[:, at] = values[order][reached]
     return found

@@ -53,7 +53,7 @@ class Decisions:
         self.instants, self.flags = (
             [name for name in self.names if kinds.get(name) == kind] for kind in ("Instant", "bool")
         )
-        # What each reason's rule is.
+        # The rule of each reason.
         self.rules = {"": ""} if actions else dict(_core.reasons(part))
         # By number.
         self.actions, self.reasons = actions or _core.actions(part), tuple(self.rules)
@@ -129,11 +129,11 @@ class Decisions:
         return last if lasts.all() else last[lasts]
 
     def left(self, store: Store, round_unix_s: int, within_s: int = MAX_HISTORY_S) -> Frame:
-        """What earlier decisions left for this round, as PREVIOUS rows."""
+        """Reads what earlier decisions left for this round, as PREVIOUS rows."""
         return self.lasting(self.remembered(store, round_unix_s, within_s=within_s))
 
     def carry(self, decided: Frame, now: int) -> Frame:
-        """What a round's decisions leave for the next one, as PREVIOUS rows."""
+        """Returns what a round's decisions leave for the next one, as PREVIOUS rows."""
         left = self.lasting(decided)
         return Frame(self.previous, {**left.columns, "round": np.full(len(left), now, np.uint32)})
 
@@ -200,8 +200,8 @@ class Decisions:
         return True
 
     def _stored(self, store: Store, round_unix_s: int, final: str = "", other_than: str | None = None) -> int:
-        """How many rows of the round, if so by another policy than this one; without `final` also those that merges
-        will remove."""
+        """Counts the round's rows, with `other_than` those by another policy than this one; without `final` also those
+        that merges will remove."""
         others = "" if other_than is None else "and policy_version != {version:String}"
         [found] = store.query(
             f"select count() as n from {TABLE} {final} where part = '{self.part}' "
@@ -211,7 +211,7 @@ class Decisions:
         return int(found["n"])
 
     def keys(self, decided: Frame) -> Keys:
-        """What distinguishes rows."""
+        """Keys that distinguish rows."""
         return keys(decided)
 
     def texts(self, decided: Frame) -> list[str]:

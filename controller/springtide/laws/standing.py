@@ -1,8 +1,9 @@
-"""What became of decisions, by the audit: which publication is in force on each edge, and which was the last one.
+"""The fate of decisions, by the audit: which publication is in force on each edge, and which was the last one.
 
 The rules are those of sql/rollup/1_starts.sql: a publication is in force on an edge from the record of the wave that
-applied it until it is rolled back there, withdrawn, or expires; of several the latest. `explain` tells by it what was
-decided, pushed and in force apart; an edge may differ from the audit (drift), and sockets from both (seen windows).
+applied it until it is rolled back there, withdrawn, or expires; the latest counts, where there are several. `explain`
+uses it to keep apart what was decided, pushed and in force. An edge may differ from the audit (drift), and sockets from
+both (seen windows).
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ class Held:
     ends_by: str
 
     def __str__(self) -> str:
-        """What a law says of it that knows no better."""
+        """Describes it for a law that knows no better."""
         return f"what round {instants.show(self.publication.round)} decided, until {instants.show(self.until)}"
 
 
 @dataclass(frozen=True)
 class Standing:
-    """What the edges of one PoP hold at one time. `last`: what each held last, in force or no more; nothing without an
-    entry.
+    """The state of one PoP's edges at one time. `last`: what each held last, in force or no more; an edge that held
+    nothing has no entry.
 
     `rollout` is the last word on the newest publication: begun, done, failed, taken back, or empty.
     """
@@ -88,7 +89,7 @@ class Standing:
         return [("pushed", self.pushed), ("in force", self.value(describe, nothing))]
 
     def value(self, describe: Callable[[str, Held], str], nothing: str) -> str:
-        """What new connections of the PoP's edges start with: `describe` gives it for an edge and what it holds,
+        """Says what new connections of the PoP's edges start with: `describe` gives it for an edge and what it holds,
         `nothing` is what holds without a publication."""
         groups: dict[str, list[str]] = {}
         for edge in self.edges:
@@ -109,13 +110,13 @@ class Standing:
 
 
 def standing(store: Store, fleet: Fleet, policy: Policy, src_pop: str) -> Standing:
-    """What the PoP's edges hold now, by the audit in the store. Raises StoreError."""
+    """Reads what the PoP's edges hold now, from the audit in the store. Raises StoreError."""
     now = instants.now()
     return of_events(read(store, now), list(fleet.pops[src_pop].edges), now, advises=policy.advises)
 
 
 def read(store: Store, now_unix_s: int) -> list[Event]:
-    """What was published, applied and taken back, oldest first."""
+    """Reads what was published, applied and taken back, oldest first."""
     rows = store.query(
         "select toUnixTimestamp(at) as at_unix_s, id, who, event, publication, verdict, reason, edges, details "
         "from audit final where audit.at >= fromUnixTimestamp({since:UInt32}) "

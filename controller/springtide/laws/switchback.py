@@ -63,7 +63,7 @@ class ExperimentPolicy(Section):
     """Periods of a block, half of them on and half off; an even number.
     Source: six orders; a block of hours compares like with like better than one of days."""
     seed: str = Field(default="", max_length=64)
-    """What the hashes begin with: another text draws other orders.
+    """Text that the hashes begin with: another text draws other orders.
     Range: a text of at most 64 characters.
     Source: the orders are to be known before the experiment, and not chosen after it."""
     disable_every_days: int = Field(default=0, ge=0, le=90)
@@ -87,8 +87,8 @@ Why = Literal["", "switchback", "disable_test"]
 
 @dataclass(frozen=True)
 class Turn:
-    """What a pair's turn is in one round. `why` it is off, empty where it is on; `share` of its connections that is
-    treated, 1 but with kind share."""
+    """A pair's turn in one round. `why` it is off, empty where it is on; `share` of its connections that is treated, 1
+    except with kind share."""
 
     why: Why
     share: float
@@ -99,7 +99,7 @@ class Turn:
 
 
 def turn(law: ExperimentPolicy, interval_s: int, src: str, dst: str, round_unix_s: int) -> Turn:
-    """What a round's decision gives the connections from `src` to `dst` that begin after it."""
+    """The turn that a round's decision gives the connections from `src` to `dst` that begin after it."""
     if disable_test(law, round_unix_s) is not None:
         return Turn("disable_test", 0.0)
     period = round_unix_s // interval_s // law.period_rounds

@@ -1,4 +1,4 @@
-"""What the law decides on: an ordered pair of PoPs, or a PoP and a client prefix, one IP version."""
+"""Units that the law decides on: an ordered pair of PoPs, or a PoP and a client prefix, one IP version."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _KEY = np.dtype(UNIT_KEY)
 
 
 def width(longest: int) -> int:
-    """How many bytes of each destination are read where none is longer, in whole words: most are far shorter than one
-    may be. (A statement fails on a longer one that another process wrote since that was asked; it is run again.)"""
+    """Number of bytes of each destination that are read where none is longer, in whole words: most are far shorter than
+    one may be. (A statement fails on a longer one that another process wrote since that was asked; it is run again.)"""
     return max(-(-longest // 8) * 8, 8)
 
 
@@ -63,7 +63,7 @@ def _alike(frame: Frame, other: Frame) -> bool:
 def _same(one: NDArray[Any] | Coded, other: NDArray[Any] | Coded) -> bool:
     if isinstance(one, Coded) and isinstance(other, Coded):
         known = {text: number for number, text in enumerate(one.texts.tolist())}
-        # What only the other has is no row's of this one.
+        # A text that only the other has is no row's of this one.
         of_one = np.array([known.get(text, len(known)) for text in other.texts.tolist()], np.uint32)
         return np.array_equal(one.numbers, of_one[other.numbers])
     texts, others = listed(one), listed(other)

@@ -54,7 +54,7 @@ class Advice:
         return [path for path in self.paths if path.basis is not Basis.AT_LEAST] or self.paths
 
     def mean_ms(self, size_bytes: int) -> tuple[float, float]:
-        """What a transfer takes by default, and what of it is saved; means over connections that began."""
+        """Time of a transfer by default, and the part of it that is saved; means over connections that began."""
         paths = self.averaged
         began = [path.fresh for path in paths]
         weights = began if any(began) else [1] * len(paths)

@@ -24,11 +24,11 @@ _REACHED_QUANTILE = 0.75
 # A queue that overflows is full. Where connections that lost something saw less delay than this, it is short: the
 # short queues of the lab add at most a fifth to the round trip.
 _SHORT_STRETCH = 1.25
-# What a slot is that counts as one: connections of the same minutes meet the same path.
+# Length of a slot, which counts as one: connections of the same minutes meet the same path.
 SLOT_S = 300
 
 _FRESH = ("fresh_10k", "fresh_50k", "fresh_100k", "fresh_1m")
-# How many times as long as slow start at its best answers of that size took that began with the default.
+# Time of answers of that size that began with the default, as a multiple of slow start at its best.
 _SLOW = ("slow_10k", "slow_50k", "slow_100k", "slow_1m")
 # One row a picked connection, with its unit's columns; a unit without any has one with rate 0.
 EVIDENCE = np.dtype(
@@ -59,7 +59,7 @@ EVIDENCE = np.dtype(
 
 
 class Basis(StrEnum):
-    """What a rate is worth."""
+    """Evidence that a rate rests on."""
 
     # First segments, which edges with the program time: how fast the path delivers what leaves at once.
     TRAINS = "trains"
@@ -103,7 +103,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Saving:
-    """What one transfer of so many bytes saves, request to last byte; ms, and round trips of the path.
+    """Time that one transfer of so many bytes saves, request to last byte; ms, and round trips of the path.
 
     `is_measured`: the time by default is that of answers of this size, and no model's. `may_be_more`: the rate is a
     lower bound, and a higher one would save more.
@@ -173,7 +173,7 @@ def path_of(rows: Table, law: StartPolicy, *, paces: bool) -> Path:
     defaults_us = _defaults_us(rtt_us[0], rate[0] if is_met else _ENDLESS_RATE, unit)
     edges = int(unit["hosts"]) if paces else 1
     divided_us, saved_us, most_us = _saved_us(len(rows), rate, rtt_us, window, unit, law, edges)
-    # What was measured may be less than the model's; no answer arrives before the path's limit.
+    # Measured times may be shorter than the model's; no answer arrives before the path's limit.
     room_us = defaults_us - rtt_us[0] - (np.array(SIZES) / rate[0] * 1e6 if is_met else 0.0)
     saved_us, most_us = np.clip(saved_us, 0.0, np.maximum(room_us, 0.0)[:, None]), np.minimum(most_us, room_us)
     fresh_from = [int(unit[name]) for name in _FRESH]

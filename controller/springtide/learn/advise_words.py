@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from springtide.learn.advise import MAX_UNITS, Advice
 from springtide.learn.advise_path import RISKS, Basis, Interval, Path, Risk
 
-# What stands for a path where there is room for one size.
+# The size that stands for a path where there is room for one.
 MAIN_SIZE = 100_000
 COLUMNS = (
     *("from", "to", "IP", "RTT ms", "Mbit/s", "window"),

@@ -1,5 +1,5 @@
-"""What decisions are good for, as measured: a day's lines in the table `benefits`, written once an hour. Whoever says
-whether it helps reads them there."""
+"""The benefit of decisions, as measured: a day's lines in the table `benefits`, written once an hour. All that say
+whether it helps read them there."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def due(store: Store, newest_unix_s: int) -> int | None:
 
 
 def newest(store: Store, now_unix_s: int) -> Measured:
-    """What was measured last, within the last day. Raises StoreError."""
+    """Reads what was measured last, within the last day. Raises StoreError."""
     until = _until(store, now_unix_s)
     if until <= now_unix_s - DAY_S:
         return Measured()

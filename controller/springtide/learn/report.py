@@ -42,7 +42,7 @@ class Report:
 
 
 def make(store: Store, fleet: Fleet, policy: Policy, measured: Measured) -> Report:
-    """What was measured of some rounds, with what they show besides."""
+    """Makes the report of some rounds: what was measured of them, and what they show besides."""
     span = {"since": max(0, measured.since), "until": measured.until}
     figures = [figure for law in LAWS for figure in law.figures(store, policy, span)]
     by_tenant, by_system = slices.tenants(store, span), slices.systems(store, span)

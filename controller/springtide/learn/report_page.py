@@ -91,7 +91,7 @@ def headline(lines: Sequence[BenefitLine]) -> str:
 
 
 def worse(lines: Sequence[BenefitLine]) -> str:
-    """What is to be said of groups in which the treated are worse off beyond chance; empty without such."""
+    """Names groups in which the treated are worse off beyond chance; empty without such."""
     found = sorted((line for line in lines if line.reading == "worse"), key=lambda one: -abs(one.effect.effect or 0.0))
     if not found:
         return ""
@@ -115,7 +115,7 @@ def _by(line: BenefitLine) -> str:
 
 
 def methods(lines: Sequence[BenefitLine]) -> list[str]:
-    """How the lines were measured, on how many units, and what each way assumes."""
+    """Says how the lines were measured, on how many units, and what each way assumes."""
     found: dict[str, list[BenefitLine]] = {}
     for line in lines:
         found.setdefault(line.method, []).append(line)

@@ -1,4 +1,4 @@
-"""What connections show by whose they were (tenant) and where they went (autonomous system), from `round_slices`.
+"""Connections by whose they were (tenant) and where they went (autonomous system), from `round_slices`.
 
 Started connections began with other values than the kernel's default, the others with those. They are compared within a
 cell: the same round, PoP, destination PoP, IP version, tenant and system. A cell's difference is that of the mean

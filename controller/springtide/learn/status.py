@@ -55,7 +55,7 @@ class Rogue:
         return f"{who} ({WHY_TEXT[self.why].format(f'{self.times:,}')})"
 
 
-# What each `why` of round_rogues means, with its `times`.
+# Meaning of each `why` of round_rogues, with its `times`.
 WHY_TEXT = {
     "not_in_fleet": "not in fleet.yaml, {} samples",
     "other_pop": "sends another PoP's name in {} samples",
@@ -67,7 +67,7 @@ WHY_TEXT = {
 
 @dataclass(frozen=True)
 class Facts:
-    """What is stored in the store and the publisher's folder. Times in seconds since the epoch; None: not yet."""
+    """Facts from the store and the publisher's folder. Times in seconds since the epoch; None: not yet."""
 
     now: int
     interval_s: int
@@ -97,7 +97,7 @@ class Facts:
     benefit: Mapping[str, BenefitLine] = field(default_factory=dict)
     measured: int | None = None
     uncontrolled: Mapping[str, str] = field(default_factory=dict)
-    # What sockets show of the decisions, by law.
+    # Counts of what sockets show of the decisions, by law.
     treated: Mapping[str, Treated] = field(default_factory=dict)
 
     @property

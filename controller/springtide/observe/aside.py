@@ -21,7 +21,7 @@ from springtide.observe import kafka
 from springtide.observe.kafka_tables import Source
 from springtide.store import Store
 
-# What a row of a sample takes in the engine besides, about: its columns and, where it does not fit, its text.
+# Bytes that a row of a sample takes in the engine besides, about: its columns and, where it does not fit, its text.
 ROW_BYTES = 1_000
 # A message is put aside only if it may take this share of the engine's memory.
 LEAST_SHARE = 16

@@ -1,4 +1,4 @@
-"""Which autonomous system originates which prefix, known to the engine as a longest-prefix-match dictionary."""
+"""Autonomous systems by the prefixes that they originate, known to the engine as a longest-prefix-match dictionary."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ CLOSES = 20
 
 @dataclass(frozen=True)
 class Input:
-    """What one PoP's hosts sent in a round, and what they should have sent; shares are means over its hosts."""
+    """Hosts and rows of one PoP in a round, seen and expected; shares are means over its hosts."""
 
     pop: str
     hosts_seen: int

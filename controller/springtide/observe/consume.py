@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 def memory_mb() -> int:
-    """What the engine may use by default: the rest is for the system and other processes."""
+    """Memory that the engine may use by default: the rest is for the system and other processes."""
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 // MB
     return max(LEAST_MEMORY_MB, min(half, 8000))
 
@@ -100,7 +100,7 @@ class Consumer:
         self._watch = Watch()
         self._memory_bytes = memory_bytes
         self._report = report
-        # Which of BLOCKS, since when; messages of the tables before these.
+        # The place in BLOCKS, and since when; messages of the tables before these.
         self._level = 0
         self._since = 0.0
         self._read_before = 0

@@ -1,4 +1,4 @@
-"""What the engine needs of fleet.yaml: which PoP an address belongs to, which hosts count, regions, tenants."""
+"""Facts of fleet.yaml that the engine needs: which PoP an address belongs to, which hosts count, regions, tenants."""
 
 from __future__ import annotations
 

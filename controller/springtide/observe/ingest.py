@@ -37,7 +37,7 @@ ENVIRONMENT_CODES = (241, 243, 394)
 
 @dataclass
 class Summary:
-    """What one run did. `rejected_*` are this run's; what earlier runs had rejected is `already_rejected`."""
+    """Counts of one run. `rejected_*` are this run's; what earlier runs had rejected is `already_rejected`."""
 
     files: int = 0
     records: int = 0
@@ -103,7 +103,7 @@ def ingest(
 
 
 def waiting_bytes(path: Path) -> int:
-    """What `ingest` would have to read."""
+    """Bytes that `ingest` would have to read."""
     with _opened(path) as folder:
         return sum(folder.size(name) for name in folder.names(SUFFIX))
 

@@ -37,7 +37,7 @@ class _Line:
 
 @dataclass
 class Summary:
-    """What one run read. What was read before counts again here, and once in the table."""
+    """Counts of one run. A line that was read before counts again here, and once in the table."""
 
     files: int = 0
     rows: int = 0

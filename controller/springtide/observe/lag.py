@@ -1,4 +1,4 @@
-"""How far a consumer group is from its topics' ends, as the brokers know it. Asking joins and commits nothing."""
+"""Distance of a consumer group from its topics' ends, as the brokers know it. Asking joins and commits nothing."""
 
 from __future__ import annotations
 

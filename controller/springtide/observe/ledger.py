@@ -1,4 +1,4 @@
-"""What ingest has processed, by digest of the bytes."""
+"""Records that ingest has processed, by digest of the bytes."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def pair_observations(store: Store, round_unix_s: int) -> NDArray[np.void]:
             ip_version,
             connections_seen,
             connections_earned,
-            -- Of integers, so that it is the same double whatever the order of what was summed.
+            -- A quotient of integers is the same double whatever the order of what was summed.
             if(cwnd_weight > 0, cwnd_sum / cwnd_weight, nan) as mean_cwnd,
             toUInt32(coalesce(min_cwnd, 0)) as min_cwnd,
             toUInt32(coalesce(max_cwnd, 0)) as max_cwnd,

@@ -61,7 +61,7 @@ class Rejected:
         return self._fd
 
     def _read(self, fd: int) -> None:
-        """What was kept before."""
+        """Reads what was kept before."""
         with os.fdopen(os.dup(fd), "rb") as file:
             digest = hashlib.blake2b(digest_size=8)
             while piece := file.readline(PIECE_BYTES):

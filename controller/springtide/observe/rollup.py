@@ -38,7 +38,7 @@ STEPS = (
     "8_rogues",
     "9_treatments",
 )
-# What only the law of starts reads: nothing where no edge paces.
+# Steps whose rows only the law of starts reads: left out where no edge paces.
 PACED = frozenset(
     ("2_flights", "3_units", "4_busy", "4_path_sockets", "4_path_flights", "5_paths", "5_path_starts"),
 )
@@ -58,10 +58,10 @@ TABLES = (
     "rollup_treatments",
     "rollup_flights",
 )
-# What only the steps read of each other. A run empties it; a killed one leaves its rows to the next.
+# Tables that only the steps read of each other. A run empties them; a killed one leaves its rows to the next.
 SCRATCH = ("rollup_records", "rollup_starts", "rollup_busy", "rollup_units", "rollup_path_hosts")
 
-# How far back rounds without tables are looked for: older ones need an explicit backfill.
+# Time within which rounds without tables are looked for: older ones need an explicit backfill.
 PENDING_S = 86_400
 RETRIED_ROUNDS = 12
 # Rounds whose late samples are counted with each run: half an hour, as long as a host may be disconnected.

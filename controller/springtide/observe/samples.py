@@ -1,4 +1,4 @@
-"""What a sample must be to fit tcp_samples, as the engine's expressions.
+"""Conditions that a sample must meet to fit tcp_samples, as the engine's expressions.
 
 Samples are parsed as wide as the contract has them, judged, and only then narrowed, by expressions that cannot fail
 whatever a row holds. In a view of a Kafka table a cast that fails stops all intake, the rows beside it too.

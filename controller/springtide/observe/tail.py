@@ -80,7 +80,7 @@ def _shown(value: Any) -> Any:
 
 
 def _length(payload: bytes) -> int:
-    """How many bytes the leading length takes; raises StoreError when there is none."""
+    """Number of bytes that the leading length takes; raises StoreError when there is none."""
     for index, byte in enumerate(payload[:10]):
         if byte < 0x80:
             return index + 1

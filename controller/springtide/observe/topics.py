@@ -27,7 +27,7 @@ class _Frozen(BaseModel):
 
 
 class Topic(_Frozen):
-    """How one topic should be."""
+    """Settings that one topic should have."""
 
     # A consumer reads 275,000 rows a second from one partition and no more than one consumer reads it.
     partitions: Annotated[int, Field(ge=1, le=10_000)] = 12
@@ -79,7 +79,7 @@ def load_topics(path: Path | None) -> Topics:
 
 
 def differences(admin: AdminClient, wanted: Topics) -> list[Difference]:
-    """What `apply` would do, topic by topic. Raises SpringtideError when the brokers do not answer."""
+    """Changes that `apply` would make, topic by topic. Raises SpringtideError when the brokers do not answer."""
     try:
         present = admin.list_topics(timeout=TIMEOUT_S).topics
         named = [name for name in wanted.topics if name in present]

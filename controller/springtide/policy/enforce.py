@@ -1,4 +1,4 @@
-"""How edges enforce their bundles, and when an entry stops by itself: what bundles carry as `enforce`."""
+"""Enforcement of bundles by edges, and when an entry stops by itself: what bundles carry as `enforce`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Destination = Annotated[str, AfterValidator(_checked_destination)]
 
 
 class EnforcePolicy(Section):
-    """How edges enforce their bundles."""
+    """The way in which edges enforce their bundles."""
 
     by: By = "routes"
     """By routes, or by an eBPF program that sets the values of each connection and touches no route.

@@ -1,4 +1,4 @@
-"""What overrides name, against the fleet: an override of what is not there says nothing, and nobody would notice."""
+"""Names in overrides, against the fleet: an override of what is not there says nothing, and nobody would notice."""
 
 from __future__ import annotations
 

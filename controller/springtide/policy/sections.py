@@ -26,7 +26,7 @@ class RoundPolicy(Section):
 
 
 class CompletenessPolicy(Section):
-    """How much of a round must have arrived for a PoP to be decided from it."""
+    """The part of a round that must have arrived for a PoP to be decided from it."""
 
     min_hosts: float = Field(default=0.6, ge=0.0, le=1.0)
     """Share of a PoP's hosts, of those that sent samples in the last memory_rounds, that the round must have.
@@ -45,7 +45,7 @@ class CompletenessPolicy(Section):
 
 
 class BundlePolicy(Section):
-    """What an edge gets, and for how long."""
+    """Contents of an edge's bundle, and how long it lasts."""
 
     ttl_s: int = Field(default=900, ge=5, le=MAX_TTL_S)
     """Seconds after its round at which an edge withdraws a bundle on its own.
@@ -134,7 +134,7 @@ class GatePolicy(Section):
 
 
 class RetentionPolicy(Section):
-    """How long rows are kept; `springtide retention apply` sets it."""
+    """Time for which rows are kept; `springtide retention apply` sets it."""
 
     samples_days: int = Field(default=7, ge=1, le=36_500)
     """Days of single samples.

@@ -31,7 +31,7 @@ from springtide.policy.sections import BundlePolicy, CompletenessPolicy, GatePol
 from springtide.section import Section
 
 Mode = Literal["act", "advise"]
-# What stands before the rest of a sentence, wherever something is refused or closes for that reason.
+# Beginning of a sentence, wherever something is refused or closes for that reason.
 ADVICE_ONLY = "advice only (mode: advise): nothing is pushed"
 
 
@@ -72,7 +72,7 @@ class Policy(Section):
         return self.mode == "advise"
 
     def enforce_of(self, edge: str, pop: str, now_unix_s: int) -> EnforcePolicy:
-        """How one edge enforces a bundle of this round."""
+        """The way in which one edge enforces a bundle of this round."""
         found = next((one for one in self.enforce_overrides if one.covers(edge, pop, now_unix_s)), None)
         if found is None:
             return self.enforce

@@ -46,7 +46,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def sync(folder: Path) -> None:
-    """What was renamed in it is on the disk when it returns. Raises OSError."""
+    """Brings what was renamed in the folder to the disk before it returns. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

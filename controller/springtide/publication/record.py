@@ -1,4 +1,4 @@
-"""What a play did: a line in the journal, and what holds on the fleet from then on."""
+"""Records of what a play did: a line in the journal, and what holds on the fleet from then on."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from .. import instants
 
-# How often a gate must be able to try again, where it may at all: its first try has seen nothing yet, and
-# samples are on their way for up to a minute.
+# Tries that a gate must have, where it may try again at all: its first try has seen nothing yet, and samples are on
+# their way for up to a minute.
 LEAST_TRIES = 2
 # No wave is more than so many times the one before, however short the time is.
 MOST_GROWTH = 30
@@ -48,7 +48,7 @@ def waves(candidates: Sequence[Candidate], growth: int, salt: str) -> list[list[
 
 
 def gate_tries(life_s: float, waves: int, tries: int, delay_s: float) -> int:
-    """How often the gate of each wave may be tried, `tries` at most, so that waiting takes half of the bundles' life.
+    """Number of tries that the gate of each wave has, `tries` at most, so that waiting takes half of the bundles' life.
 
     The other half is for the work itself, and for the next round to arrive before the first edge expires. 0: not even
     once for each wave.
@@ -68,7 +68,7 @@ def fitting_growth(edges: int, regions: int, growth: int, life_s: float, tries: 
 
 
 def _count(edges: int, regions: int, growth: int) -> int:
-    """How many waves `waves` makes."""
+    """Counts the waves that `waves` makes."""
     count, size, left = 0, regions, edges
     while left > 0 and size > 0:
         count, left, size = count + 1, left - size, size * growth

@@ -1,4 +1,4 @@
-"""Which of a publication's ways back undoes it, and what holds on the fleet from then on."""
+"""Ways back of a publication: which of them undoes it, and what holds on the fleet from then on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAYS = ("back", "back-if-done")
 
 
 def given(document: Mapping[str, Any] | None, now: float) -> object:
-    """What an edge has by a bundle at this time, None for nothing; equal for bundles of the same effect.
+    """Values that an edge has by a bundle at this time, None for nothing; equal for bundles of the same effect.
 
     Edges refuse one of a clock that was ahead.
     """

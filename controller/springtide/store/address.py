@@ -32,7 +32,7 @@ class ServerAddress:
     ca: Path | None = None
     connect_timeout_s: float = 10.0
     query_timeout_s: float = 300.0
-    # How often to retry a connection, or a read.
+    # Number of times that a connection, or a read, is tried again.
     retries: int = 3
 
     @property

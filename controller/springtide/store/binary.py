@@ -31,7 +31,7 @@ _HAS_TEXTS = 1 << 9
 
 @contextmanager
 def binary_source(columns: Columns) -> Iterator[tuple[str, str]]:
-    """What to select and the table function to select it from, once, while the context lasts.
+    """Gives what to select and the table function to select it from, once, while the context lasts.
 
     A pipe: nothing is written anywhere before the engine reads it, which it does without Python's lock.
     """
@@ -52,7 +52,7 @@ def binary_source(columns: Columns) -> Iterator[tuple[str, str]]:
         listed = ", ".join(f"{name} {kind}" for name, kind in structure)
         yield ", ".join(select), f"file('/proc/self/fd/{reader}', 'Native', '{listed}')"
     finally:
-        # What nobody reads ends the thread.
+        # Closing a pipe that nobody reads ends the thread.
         os.close(reader)
         thread.join()
         if failed:
@@ -155,7 +155,7 @@ def _read_block(
         head.append((name, kind))
         form = _dtype(kind)
         if form is None:
-            # What follows cannot be found.
+            # The columns that follow cannot be found.
             break
         if rows:
             columns[name], at = (_numbered if kind != _bare(kind) else _plain)(raw, at, form, rows)

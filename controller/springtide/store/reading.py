@@ -23,7 +23,7 @@ KINDS = ("SelectWithUnionQuery", "SelectIntersectExceptQuery", "SelectQuery", "E
 FUNCTIONS = ("file", "eval")
 # BAD_ARGUMENTS: statements that the engine parses and cannot print as JSON, none of which is a SELECT.
 NOT_SHOWN = 36
-# What the engine says of a query's parameters.
+# Messages of the engine about a query's parameters.
 NOT_OF_ITS_TYPE = re.compile(r"cannot be parsed as (?P<type>\S+) for query parameter '(?P<name>[^']*)'")
 NOT_SET = re.compile(r"Substitution `(?P<name>[^`]*)` is not set")
 

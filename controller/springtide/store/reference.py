@@ -35,7 +35,7 @@ def tables_page(migrations: Sequence[Migration], views: Columns) -> str:
                 rows = "".join(_added(match) for match in ADDED.finditer(statement))
                 added[altered[1]] = added.get(altered[1], "") + rows
                 types.setdefault(altered[1], {}).update(MODIFIED.findall(statement))
-    # What a later migration creates again is documented once, as its last definition has it.
+    # A table or view that a later migration creates again is documented once, as its last definition has it.
     blocks = {_head(block)[2]: block for migration in migrations for block in _blocks(migration.sql)}
     return HEAD + "".join(_retyped(_section(block, added, views), types) for block in blocks.values())
 

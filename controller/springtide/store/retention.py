@@ -1,4 +1,4 @@
-"""How long each table keeps its rows: the policy's days against the engine's TTL."""
+"""Time that each table keeps its rows: the policy's days against the engine's TTL."""
 
 from __future__ import annotations
 

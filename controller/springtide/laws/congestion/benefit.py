@@ -1,4 +1,4 @@
-"""What BBR is good for: growth and goodput of chosen client prefixes, treated against held-out, and over time."""
+"""The benefit of BBR: growth and goodput of chosen client prefixes, treated against held-out, and over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the law of congestion control puts into bundles: the client prefixes that use BBR."""
+"""Entries of bundles by the law of congestion control: the client prefixes that use BBR."""
 
 from __future__ import annotations
 

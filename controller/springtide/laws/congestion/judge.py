@@ -1,4 +1,4 @@
-"""Which chosen prefixes BBR does not help: by growth beyond the held-out ones', which were chosen by the same rule.
+"""Chosen prefixes that BBR does not help: by growth beyond the held-out ones', which were chosen by the same rule.
 
 Growth is of the recent rate over the rate when a prefix was chosen, in powers of two: a difference in differences, so
 that regression to the mean is in both.
@@ -103,8 +103,8 @@ def _none_is_helped(ours: Floats, theirs: Floats, law: CongestionPolicy) -> bool
 
 
 def _middle_at_most(values: Floats) -> float:
-    """What the middle of those that these were drawn from is not above, as sure as of an interval's end; infinite of
-    fewer than seven. By order statistics: of how many lie below it, the chance is a binomial's."""
+    """An upper bound of the middle of what these were drawn from, as sure as an interval's end; infinite for fewer than
+    seven. By order statistics: how many lie below the middle is binomial."""
     count, above = len(values), 0.0
     for rank in range(count, 0, -1):
         above += math.comb(count, rank) / 2**count
@@ -131,8 +131,8 @@ def _even(pops: Pops, growth: Floats, control: Bits, law: CongestionPolicy) -> B
 
 
 def _tried(pops: Pops, trial_growth: Floats, held: Bits, law: CongestionPolicy) -> tuple[Floats, Bits]:
-    """What BBR is expected to do for each treated prefix that had its trial, in powers of two, NaN where that is
-    unknown; and those that, whichever held-out prefix they are compared with, grew too little."""
+    """The effect that BBR is expected to have on each treated prefix that had its trial, in powers of two, NaN where
+    that is unknown; and those that grew too little, whichever held-out prefix they are compared with."""
     expected, too_little = np.full(len(pops), np.nan), np.zeros(len(pops), bool)
     done = np.isfinite(trial_growth)
     control, treated = _even(pops, trial_growth, done & held, law), done & ~held
@@ -161,7 +161,7 @@ def _centres(pops: Pops, growth: Floats, control: Bits, held: Bits, law: Congest
 
 
 def _below(values: Floats) -> tuple[float, float, float]:
-    """How far below their middle values lie, one standard deviation of a normal distribution, and the interval of that.
+    """Distance of values below their middle, one standard deviation of a normal distribution, and the interval of that.
     By order statistics, whatever the shape: a quantile's rank among n values is binomial."""
     error = SURE * np.sqrt(BELOW * (1.0 - BELOW) / len(values))
     low, at, high = np.quantile(values, np.clip([BELOW - error, BELOW, BELOW + error], 0.0, 0.5))

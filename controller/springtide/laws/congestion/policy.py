@@ -56,8 +56,7 @@ class CongestionPolicy(Section):
     Source: the article's flap rate, which it gives no number for; low by chance in half of the rounds changes in half
     of them: what changes more often alternates."""
     bbr_discount: float = Field(default=2.0, ge=1.0, le=10.0)
-    """What a delivery rate under BBR is divided by before it is compared: what BBR improved would be low again without
-    it.
+    """Divisor of a delivery rate under BBR before it is compared: what BBR improved would be low again without BBR.
     Source: the article's figure 4: one provider's low-percentile rates about doubled under BBR."""
     low_rtt_us: int = Field(default=20_000, ge=0, le=1_000_000)
     """Prefixes with a round-trip time below this and few retransmissions are not chosen.

@@ -17,7 +17,7 @@ from springtide.policy import CLIENT_PREFIX_LENGTH
 KEY = [("pop", "S64"), ("high", "<u8"), ("low", "<u8")]
 _PACKED = np.dtype([("pop", "S64"), ("high", ">u8"), ("low", ">u8")])
 
-# What sql/congestion/evidence.sql gives of each prefix. -1 is unknown.
+# Columns that sql/congestion/evidence.sql gives for each prefix. -1 is unknown.
 EVIDENCE = np.dtype(
     [
         *KEY,

@@ -1,4 +1,4 @@
-"""What initial windows are good for: busy time of connections between PoPs, treated edges against held-out ones."""
+"""The benefit of initial windows: busy time of connections between PoPs, treated edges against held-out ones."""
 
 from __future__ import annotations
 

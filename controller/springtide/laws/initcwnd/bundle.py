@@ -1,4 +1,4 @@
-"""What the law of the initial window puts into bundles: each edge's windows, by destination."""
+"""Entries of bundles by the law of the initial window: each edge's windows, by destination."""
 
 from __future__ import annotations
 

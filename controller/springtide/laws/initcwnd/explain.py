@@ -50,7 +50,7 @@ def labelled(decision: Decision, policy: Policy, became: Sequence[tuple[str, str
     ]
 
 
-# What new connections of an IP version start with on an edge, by the publication that it holds.
+# Describes what new connections of an IP version start with on an edge, by the publication that it holds.
 Describe = Callable[[int, str, Held], str]
 
 
@@ -62,7 +62,7 @@ def became(standing: Standing, describe: Describe, versions: Sequence[int] = tup
 
 
 def describing(store: Store, now: Standing, policy: Policy, src_pop: str, dst_pop: str) -> Describe:
-    """What the source's edges start with, by the decisions and overrides of the rounds that they hold. Raises
+    """Describes what the source's edges start with, by the decisions and overrides of the rounds that they hold. Raises
     StoreError."""
     rounds = sorted({held.publication.round for held in now.last.values()})
     values = {(d.round, d.ip_version): d for each in rounds for d in read_round(store, each, (src_pop, dst_pop))}
@@ -123,7 +123,7 @@ def _because(d: Decision, policy: Policy) -> str:
 
 
 def _limit(d: Decision, policy: Policy) -> str:
-    """What the rule that spoke last did to the smoothed value."""
+    """Says what the rule that spoke last did to the smoothed value."""
     young = f"{d.young_lossy_connections} of {d.young_connections} young connections lost some of their first flight"
     started = f"that started with {d.previous_initcwnd or KERNEL_DEFAULT} segments"
     timeouts = f" ({d.young_timeout_connections} waited for a timeout)" if d.young_timeout_connections else ""
@@ -199,7 +199,7 @@ def _show(unix_s: int | None) -> str:
 
 
 def left_out(d: Decision, policy: Policy) -> str:
-    """What was decided, and whether bundles do without it; in the mode advise, what would be done."""
+    """Says what was decided, and whether bundles do without it; in the mode advise, what would be done."""
     if is_left_out(d, d.round + policy.bundle.ttl_s):
         return f"{d.action.value}, left out"
     return f"would {d.action.value}" if policy.advises and d.action is not Action.NONE else d.action.value

@@ -218,7 +218,7 @@ def contribution(
 
 
 def _off(decided: Sequence[Decision]) -> list[str]:
-    """What the experiment has switched off."""
+    """Says what the experiment has switched off."""
     counts = Counter(d.reason for d in decided)
     texts = {"switchback": "it is their turn (switchback)", "disable_test": "of a disable test"}
     return [f"{counts[each]} pairs are off because {text}" for each, text in texts.items() if counts[each]]

@@ -65,7 +65,7 @@ def decide(now: int, policy: Policy, observed: Table | Frame, last: Frame, froze
     return step("initcwnd", now, as_json(policy, ("initcwnd", "damping")), tables, DECIDED, given, frozen)
 
 
-# What time ends, beside what the loss guard remembers.
+# Columns that time ends; those that the loss guard remembers stay.
 _LEARNT = {"smoothed_cwnd", "last_evidence", "initcwnd", "penalty", "suppressed", "measured_rounds"}
 
 

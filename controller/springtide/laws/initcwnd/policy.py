@@ -21,7 +21,7 @@ class InitcwndPolicy(Section):
     """The initial congestion window per ordered pair of PoPs and IP version (Riptide III-B)."""
 
     combiner: Literal["mean", "max", "traffic", "p10", "p25", "p50", "p75", "p90"] = "mean"
-    """How the earned windows of a round become one observed value; traffic weighs each by its bytes, p50 is the median.
+    """Way from a round's earned windows to one observed value; traffic weighs each by its bytes, p50 is the median.
     Source: Riptide III-B, Algorithm 1 and the alternatives named there."""
     history_weight: float = Field(default=0.8, ge=0.0, le=0.99)
     """Weight of the previous value when the newest one is higher: a rise is followed slowly.
@@ -86,7 +86,7 @@ class InitcwndPolicy(Section):
     """Rounds with sufficient evidence, among the last duty_window_rounds, before a pair is first given a window.
     Source: the selective-BBR article acts on what recurs (its duty cycle), not on one round."""
     duty_window_rounds: int = Field(default=12, ge=1, le=288)
-    """How many rounds back duty_rounds counts, the present one included.
+    """Number of rounds back that duty_rounds counts, the present one included.
     Source: one hour of five-minute rounds."""
 
 

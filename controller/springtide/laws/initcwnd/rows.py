@@ -43,8 +43,8 @@ _MEASURED = """
 
 
 def previous(store: Store, round_unix_s: int, policy: Policy) -> Frame:
-    """What earlier decisions left of each pair with history or a window in use, as PREVIOUS rows; no later round is
-    read. After a gap of more than MAX_HISTORY_S only what the loss guard has learnt is left of them."""
+    """Reads what earlier decisions left of each pair with history or a window in use, as PREVIOUS rows; no later round
+    is read. After a gap of more than MAX_HISTORY_S only what the loss guard has learnt is left of them."""
     left = WINDOWS.left(store, round_unix_s, within_s=round_unix_s)
     if len(left) and int(left["round"][0]) < round_unix_s - MAX_HISTORY_S:
         left = only_guard(left)
@@ -71,7 +71,7 @@ def previous(store: Store, round_unix_s: int, policy: Policy) -> Frame:
 
 
 class DutyMemory:
-    """Which of the last rounds had sufficient evidence of each pair, for who plays rounds without a store."""
+    """Remembers which of the last rounds had sufficient evidence of each pair, for rounds without a store."""
 
     def __init__(self) -> None:
         self._measured: dict[int, Keys] = {}

@@ -1,4 +1,4 @@
-"""What initial windows are good for where pairs are switched on and off: busy time and retransmissions of the same pair
+"""The benefit of initial windows where pairs are switched on and off: busy time and retransmissions of the same pair
 while it has a window and while it has none.
 
 A switchback compares block by block. A disable test is compared with as long before and after it, so that a tide that
@@ -162,7 +162,7 @@ def read_tests(store: Store, policy: Policy, span: Mapping[str, int], held_out: 
 
 
 def of_tests(rows: Iterable[Row]) -> list[BenefitLine]:
-    """What windows are good for by the tests, one block a test. Pure."""
+    """The benefit of windows by the tests, one block a test. Pure."""
     found = [_Side(row, row["test_s"], not row["is_off"]) for row in rows]
     return [make("disable tests", "all", found, "disable test") for make in (_times, _resent)]
 

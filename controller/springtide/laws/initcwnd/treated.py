@@ -12,7 +12,7 @@ SHOWN = 5
 
 
 def treated(store: Store, newest_unix_s: int, interval_s: int) -> Treated:
-    """What sockets show by edge and PoP: the newest of the last ROUNDS rounds that shows anything. Raises
+    """Counts what sockets show by edge and PoP: the newest of the last ROUNDS rounds that shows anything. Raises
     StoreError."""
     span = {"since": max(0, newest_unix_s - ROUNDS * interval_s), "until": newest_unix_s}
     [counts] = store.query(f"select {_COUNTS} from ({_PAIRS})", span)
@@ -45,7 +45,7 @@ select
     argMax(coalesce(first_cwnd_low_p50, 0), order_key) as low,
     argMax(coalesce(first_cwnd_high_p50, 0), order_key) as high
 from (
-    -- Of a round in which the value changed, the value that more connections have.
+    -- A round in which the value changed counts with the value that more connections have.
     select *, (seen != 'unknown', round, told_connections, connections) as order_key
     from round_treatments
     where round > fromUnixTimestamp({since:UInt32}) and round <= fromUnixTimestamp({until:UInt32})

@@ -22,7 +22,7 @@ MIN_COPIED_BYTES = 1460
 
 
 class RecoveryPolicy(Section):
-    """How soon a lost SYN or SYN-ACK is sent again, and where segments are sent twice, on edges that enforce by bpf."""
+    """Time after which a lost SYN or SYN-ACK is sent again, and where segments are sent twice, on edges by: bpf."""
 
     handshake: bool = False
     """Whether paths get a timeout of their own. A connection to a host that does not answer then fails sooner too: the

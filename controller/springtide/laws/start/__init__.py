@@ -1,2 +1,2 @@
-"""How fast and how wide connections start: the rate and the window that a path has proved, per pair of PoPs and per
-client prefix, for edges that pace."""
+"""The law of starts, for edges that pace: connections start at the rate and with the window that a path has proved, per
+pair of PoPs and per client prefix."""

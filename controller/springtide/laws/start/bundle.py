@@ -1,4 +1,4 @@
-"""What the law of starts puts into bundles: entries of the edges that pace, each with its part of the path's rate."""
+"""Entries of bundles by the law of starts, for edges that pace, each with its part of the path's rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a round shows of each unit, and which group it belongs to."""
+"""A round's evidence of each unit, and the group that the unit belongs to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from springtide.laws.units import UNIT_KEY, keys, width
 from springtide.store import Param, Store
 from springtide.store.files import sql
 
-# What a round shows of a unit: core/src/step/start/evidence.rs.
+# Columns that a round shows of a unit: core/src/step/start/evidence.rs.
 SEEN = forms("start", "seen")
 # The same with its unit, and whose estimates it may borrow (groups.py).
 OBSERVED = np.dtype([*UNIT_KEY, *SEEN, ("group", "S64")])

@@ -47,7 +47,7 @@ def became(policy: Policy, src_pop: str, now: Standing) -> Lines:
 
 
 def by_edges(edges: Mapping[str, Sequence[Part]]) -> str:
-    """What each may start at once with: its part of the rate that is decided for all together."""
+    """Says what each may start at once with: its part of the rate that is decided for all together."""
     alike: dict[str, list[str]] = {}
     for edge, entries in edges.items():
         alike.setdefault(_part(entries[0]) if entries else _NOTHING, []).append(edge)

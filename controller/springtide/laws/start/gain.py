@@ -1,4 +1,4 @@
-"""What a start at the proved rate saves, over arrays: springtide-core's arithmetic (core/src/gain.rs)."""
+"""The time that a start at the proved rate saves, over arrays: springtide-core's arithmetic (core/src/gain.rs)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 
 def pauses_us(size: ArrayLike, rtt_us: ArrayLike, rate: ArrayLike, window: ArrayLike, mss: ArrayLike) -> Floats:
-    """How long a sender waits in all for acknowledgements while it sends `size` bytes, us; arrays broadcast.
+    """Time that a sender waits in all for acknowledgements while it sends `size` bytes, us; arrays broadcast.
 
     `rate` (bytes/s), `rtt_us`, `mss` (bytes) and `window` (segments) are positive.
     """
@@ -26,7 +26,7 @@ def transfer_us(size: ArrayLike, rtt_us: ArrayLike, rate: ArrayLike, window: Arr
 
 
 def gain_us(size: ArrayLike, rtt_us: ArrayLike, rate: ArrayLike, window: ArrayLike, mss: ArrayLike) -> Floats:
-    """What a start with `window` segments saves of a transfer that starts with the kernel's default, us; never
+    """Time that a start with `window` segments saves of a transfer that starts with the kernel's default, us; never
     negative."""
     return _of("gain", size, rtt_us, rate, window, mss)
 

@@ -1,4 +1,4 @@
-"""Whose estimates thin units borrow: the names of units' groups.
+"""Groups from which thin units borrow estimates: their names.
 
 A pair of PoPs: the pair of their regions. A client prefix: those under one covering prefix (/16, /40) from its PoP, the
 same from its PoP's region, those of one autonomous system from the region: the first in which enough units have
@@ -41,7 +41,7 @@ select
 from (select arrayJoin({{destinations:Array(String)}}) as destination)
 """
 _PAIR, _FROM_POP, _FROM_REGION, _SYSTEM = range(4)
-# What a column of names holds. Longer ones are cut, and distinguished by a hash.
+# Length of names in a column. Longer ones are cut, and distinguished by a hash.
 _LONGEST, _CUT = 63, 46
 _NO_REGION = "default"
 

@@ -38,7 +38,7 @@ _BESIDE = beside.Compared(
     "(started_arm = 1 or started_prefix_length > 0))",
     drawn="(started_arm = 0) = (started_window > 0)",
 )
-# What a round shows but of whom.
+# Columns that a round shows, without those that say of whom.
 _EVIDENCE = [name for name in OBSERVED.names or () if name in (SHOWN.names or ()) and OBSERVED[name].kind != "S"]
 
 

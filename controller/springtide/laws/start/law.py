@@ -1,7 +1,7 @@
-"""How fast and how wide connections of each unit start: a round of the step that springtide-core makes.
+"""Rate and window with which connections of each unit start: a round of the step that springtide-core makes.
 
-A unit is an ordered pair of PoPs, or a PoP and a client prefix, one IP version. What decides is in core/src/step/start.
-Here rows become columns for it, and what it decides becomes rows.
+A unit is an ordered pair of PoPs, or a PoP and a client prefix, one IP version. The code that decides is in
+core/src/step/start. Here rows become columns for it, and its decisions become rows.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from springtide.laws.units import UNIT_KEY, placed
 from springtide.override import in_force
 from springtide.policy import Policy
 
-# What a step leaves for the next round, and what else it decides: core/src/step/start/state.rs and round.rs.
+# Columns that a step leaves for the next round, and others that it decides: core/src/step/start/state.rs and round.rs.
 STATE, _OTHERS = forms("start", "state"), forms("start", "decided")
-# What the decisions before this round left; `round` is their own. Instants in seconds since the epoch, 0 is none.
+# Rows that the decisions before this round left; `round` is their own. Instants in seconds since the epoch, 0 is none.
 PREVIOUS = np.dtype([*UNIT_KEY, *STATE, ("round", "<u4")])
-# What a round shows, and decisions keep no row of: sums of it are in their state.
+# Columns that a round shows, and decisions keep no row of: sums of them are in their state.
 _NOT_KEPT = {"path_rate", "path_buckets", "default_flights", "default_lossy"}
 _KEPT = [name for name, _ in SEEN if name not in _NOT_KEPT]
 # The rows of path_decisions without what a round has in common. `group`: whose estimates the unit may borrow.
@@ -70,7 +70,7 @@ def decide(
     if units is not observed:
         shown = taken_at(observed, [*_KEPT, "path_rate"], at_seen, UNSEEN)
     group = coded(groups.columns["group"] if units is groups else taken_at(groups, ["group"], at_group)["group"])
-    # What no step changes is not copied.
+    # Columns that no step changes are not copied.
     given = {name: units.columns[name] for name, _ in UNIT_KEY} | {name: shown[name] for name in _KEPT}
     given |= {"seen_path_rate": shown["path_rate"], "src_pop": coded(units.columns["src_pop"]), "group": group}
     tables = Rows(observed, at_seen), Rows(previous, at_previous), Rows(overrides, at_override)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class StartPolicy(Section):
-    """How fast and how wide connections start, per ordered pair of PoPs and per client prefix; for edges by: bpf."""
+    """Rate and window of new connections, per ordered pair of PoPs and per client prefix; for edges by: bpf."""
 
     careful: bool = False
     """Half of the rate and of the window, and only while the round trip is within a half and ten times of the one at
@@ -36,7 +36,7 @@ class StartPolicy(Section):
     """Connections that must have met the path, decayed as history_weight says, before their share counts.
     Source: of two the middle is anything between them; four give away half a point of the gain (`make calm`)."""
     history_weight: float = Field(default=0.8, ge=0.0, le=0.99)
-    """What the evidence of the rounds before weighs, each time that there is new evidence.
+    """Weight of the evidence of the rounds before, each time that there is new evidence.
     Source: as initcwnd.history_weight."""
     collapse: float = Field(default=0.5, ge=0.1, le=1.0)
     """A round's share at or below this part of what is in use is followed at once, and history forgotten.
@@ -62,8 +62,8 @@ class StartPolicy(Section):
     """Rounds with evidence before a unit is first given values, on trial.
     Source: a trial is its own caution; initcwnd waits for three."""
     trial_permille: int = Field(default=100, ge=1, le=1000)
-    """Of a thousand connections at least those that are given the values on trial; of few connections more, so that
-    trial_flights show soon, at most enforce.max_trial_permille.
+    """Connections of a thousand that are given the values on trial, at least. Where there are few connections, more
+    are, so that trial_flights show soon, at most enforce.max_trial_permille.
     Source: a tenth pays for knowing; where it shows nothing for hours, gain is lost: 84 % of what is attainable with a
     tenth, 90 % with up to a half (`make calm`)."""
     trial_flights: int = Field(default=20, ge=1, le=1_000_000)
@@ -77,7 +77,7 @@ class StartPolicy(Section):
     """Factor of a step beyond what is in use, where nothing met the path yet.
     Source: slow start doubles; a step that is too far is on trial only."""
     step_gain: float = Field(default=0.02, ge=0.0, le=0.9)
-    """What a step must save of the time of 100 kB (or 50) to be promoted.
+    """Part of the time of 100 kB (or 50) that a step must save to be promoted.
     Source: below it, a step buys risk with milliseconds."""
     slower: float = Field(default=0.1, ge=0.0, le=1.0)
     """A trial whose 100 kB (or 50) take this much longer than the others' is not promoted.
@@ -94,7 +94,7 @@ class StartPolicy(Section):
     """Share of default starts that may lose something; up to here it is not held against what is set.
     Source: random loss of 2 % a segment touches 18 % of connections of ten segments; pacing adds none."""
     cut: float = Field(default=0.8, ge=0.1, le=0.9)
-    """What is left of the rate and window in use after harm.
+    """Part of the rate and window in use that is left after harm.
     Source: what is paced exceeds the path by little when it first does harm; CUBIC's 0.7 (RFC 9438) gives away a point
     of the attainable gain (`make calm`)."""
     hold_s: int = Field(default=900, ge=0, le=MAX_TTL_S)

@@ -1,4 +1,4 @@
-"""What starts at a rate are good for where an edge draws which connections get it: by the share that is treated."""
+"""The benefit of starts at a rate where an edge draws which connections get it: by the share that is treated."""
 
 from __future__ import annotations
 
