@@ -33,13 +33,13 @@ create or replace function springtide_is_local$on_cluster as (dst_ip, is_own) ->
 create or replace function springtide_spurious$on_cluster as (dsack_dups, copied_segments) ->
     coalesce(dsack_dups, 0) - least(coalesce(dsack_dups, 0), coalesce(copied_segments, 0));
 
--- What a connection was delivered over the time in which it had data in flight, bytes/s. Fewer bytes than 100 kB show
--- nothing of the path: 0.
+-- The rate at which a connection was delivered over the time in which it had data in flight, bytes/s. Fewer bytes than
+-- 100 kB show nothing of the path: 0.
 create or replace function springtide_mean_rate$on_cluster as (acked, busy_us) ->
     if(acked >= 100000 and busy_us > 0, intDiv(toUInt128(acked) * 1000000, busy_us), toUInt128(0));
 
--- A value with the number of connections that it stands for, at most 65535, as one number. It sorts by the value: what is
--- computed of a sorted list of these does not depend on the order in which rows came.
+-- A value with the number of connections that it stands for, at most 65535, as one number. It sorts by the value: a
+-- result from a sorted list of these does not depend on the order in which rows came.
 create or replace function springtide_weighed$on_cluster as (number, weight) ->
     bitShiftLeft(toUInt64(least(number, 281474976710655)), 16) + toUInt64(weight);
 
@@ -119,7 +119,7 @@ create or replace function springtide_without_most$on_cluster as (hosts, upwards
         )
     );
 
--- What hosts show together: of three and more one may invent what it shows.
+-- Sum of what hosts show: one of three and more may invent what it shows.
 create or replace function springtide_agreed$on_cluster as (hosts, upwards) ->
     if(
         length(hosts) > 2,
@@ -127,7 +127,7 @@ create or replace function springtide_agreed$on_cluster as (hosts, upwards) ->
         arrayReduce('sumForEach', hosts)
     );
 
--- How many of a list of (segments sent again, ...) sent any again.
+-- Number of flights that sent any segment again, in a list of (segments sent again, ...).
 create or replace function springtide_lossy$on_cluster as (flights) ->
     toFloat64(arrayCount(flight -> flight.1 > 0, flights));
 

@@ -1,7 +1,7 @@
--- What samples alone show of each path, from a PoP to another or to a client prefix: of the `max_units` on which
--- connections that began had most round trips to save, one row for each of at most 128 connections. Reads
+-- Evidence that samples alone give of each path, from a PoP to another or to a client prefix. The `max_units` paths on
+-- which connections that began had most round trips to save have one row for each of at most 128 connections. Reads
 -- tcp_samples of hosts that are edges in fleet.yaml, each in fleet.yaml's PoP, and which windows edges were given.
--- Connections of hosts to themselves are a unit without a name, of which only `hosts` and `fresh` mean something.
+-- Connections of hosts to themselves are a unit without a name: only its `hosts` and `fresh` mean something.
 -- Parameters: since_us, until_us (microseconds since the epoch, the first is not included); min_met: from how many
 -- connections that met the path on only those are picked, and as many trains; max_units.
 --
@@ -111,7 +111,7 @@ sockets as (
         ) as reached_rate,
         -- One request came: its answer is all that was sent.
         maxIf(coalesce(data_segs_in, 2), kind != 'FIRST_FLIGHT') = 1 as is_single,
-        -- What a poll shows that found all of it acknowledged, before a FIN.
+        -- The values of a poll that found all of it acknowledged, before a FIN.
         maxIf(
             coalesce(bytes_sent, 0), kind = 'POLL' and unacked = 0 and state in ('ESTABLISHED', 'CLOSE_WAIT')
         ) as settled_sent,

@@ -43,8 +43,8 @@ records as (
         transform(destination, (select keys.hashes from keys), {net_classes:Array(UInt32)}, 0) as class,
         coalesce(bytes_acked, 0) as acked,
         coalesce(bytes_sent, 0) as sent,
-        -- What the peer already had was not lost (RFC 2883): segments reported as duplicates are subtracted, each as a
-        -- full one at most.
+        -- Data that the peer already had was not lost (RFC 2883): segments reported as duplicates are subtracted, each
+        -- as a full one at most.
         toUInt64(springtide_spurious(dsack_dups, copied_segments)) * coalesce(snd_mss, 0) as in_vain,
         coalesce(bytes_retrans, 0) - least(coalesce(bytes_retrans, 0), in_vain) as again,
         -- -1 where the kernel does not report it.

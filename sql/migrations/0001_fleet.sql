@@ -103,7 +103,7 @@ from (
     order by tenant, port, first_ip
 ) as listed;
 
--- Which autonomous system originates a prefix. `springtide asn` writes it; without it every number is 0.
+-- The autonomous system that originates a prefix. `springtide asn` writes it; without it every number is 0.
 create table if not exists asn_prefixes$on_cluster (
     prefix String,
     asn UInt32,

@@ -162,7 +162,7 @@ create table if not exists tcp_samples$local$on_cluster (
     dctcp_ab_ecn Nullable(UInt32) codec (ZSTD(1)),
     dctcp_ab_tot Nullable(UInt32) codec (ZSTD(1)),
 
-    -- How the connection started, as the eBPF program of springtide-edge recorded it; null where that is not known.
+    -- The start of the connection, as the eBPF program of springtide-edge recorded it; null where that is not known.
     -- The round of the bundle, seconds since the epoch.
     started_round Nullable(UInt64) codec (ZSTD(1)),
     -- The first window that was set, segments; 0 is the kernel's default.
@@ -174,8 +174,8 @@ create table if not exists tcp_samples$local$on_cluster (
     -- 0: as the bundle says. 1: half of it. 2: the kernel's default.
     started_step Nullable(UInt8) codec (ZSTD(1)),
 
-    -- How its first flights went: in rows of kind FIRST_FLIGHT only. Times are microseconds since the connection was
-    -- established, null where it did not happen.
+    -- The course of its first flights: in rows of kind FIRST_FLIGHT only. Times are microseconds since the connection
+    -- was established, null where it did not happen.
     -- By how many the entry's rate was divided; 0 without a rate, or where nothing was sent.
     started_at_once Nullable(UInt32) codec (ZSTD(1)),
     -- The length of the entry's prefix, in the socket's own IP version; 0 where the bundle does not name the
@@ -239,7 +239,7 @@ order by (intDiv(time_unix_us, 300000000), pop, host, boot_id, netns, cookie, po
 -- `ingest --delete` removes a spool file once its rows are here, so they must survive a power cut.
 settings fsync_after_insert = 1, fsync_part_directory = 1;$tcp_samples_distributed
 
--- How long rows took to arrive, by host and five minutes of their own time.
+-- Time that rows took to arrive, by host and five minutes of their own time.
 create view if not exists ingest_lag$on_cluster as
 select
     toDateTime(intDiv(time_unix_us, 300000000) * 300, 'UTC') as since,

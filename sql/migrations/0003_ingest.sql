@@ -14,7 +14,7 @@ engine = ${replicated}ReplacingMergeTree$replica
 order by digest
 settings fsync_after_insert = 1, fsync_part_directory = 1;
 
--- What a topic held that could not be read: whole messages that are not envelopes of samples, and single samples that
+-- Content of a topic that could not be read: whole messages that are not envelopes of samples, and single samples that
 -- do not fit tcp_samples, whose neighbours are loaded. Delivery is at least once: a message that comes again is the
 -- same row.
 create table if not exists rejected_messages$on_cluster (
@@ -30,7 +30,7 @@ create table if not exists rejected_messages$on_cluster (
     -- 0: `message` is the whole message. Otherwise `message` is one of its samples, a JSON object with the contract's
     -- names and with addresses in hexadecimal, and this is its hash.
     sample_hash UInt64 codec (ZSTD(1)),
-    -- How long the row is kept counts from here.
+    -- The time for which the row is kept counts from here.
     kept_at DateTime('UTC') default now() codec (Delta, ZSTD(1))
 )
 engine = ${replicated}ReplacingMergeTree$replica

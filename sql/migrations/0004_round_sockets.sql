@@ -1,9 +1,9 @@
 -- The views `round_*` show every column of their table but its generation, of committed generations only.
 -- noqa: disable=AM04,LT09
 
--- Which rounds have their tables, and which generation of rows is each round's. A run writes its rows under a
--- generation of its own and adds its line here last: this line makes them the round's. Readers use the views `round_*`,
--- which show committed generations only. Rows that a killed run left are never read, and the next run removes them.
+-- Rounds that have their tables, and each round's generation of rows. A run writes its rows under a generation of its
+-- own and adds its line here last: this line makes them the round's. Readers use the views `round_*`, which show
+-- committed generations only. Rows that a killed run left are never read, and the next run removes them.
 create table if not exists rollups$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     -- Microseconds since the epoch and 12 random bits: the later run wins.
@@ -87,8 +87,8 @@ engine = ${replicated}MergeTree$replica
 partition by generation
 order by round;
 
--- Which publication was in force on each edge from when on, by the audit. A run of the round fills and empties this
--- table.
+-- The publication that was in force on each edge, and from when on, by the audit. A run of the round fills and empties
+-- this table.
 create table if not exists rollup_starts$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     generation UInt64 codec (Delta, ZSTD(1)),
@@ -123,7 +123,7 @@ create table if not exists rollup_sockets$on_cluster (
     client_prefix IPv6,
     -- The last known one; empty when no record of the two rounds named it (close records do not).
     congestion_algorithm LowCardinality(String),
-    -- How many sockets this sampled one stands for, 1 to 65535.
+    -- Number of sockets that this sampled one stands for, 1 to 65535.
     sample_weight UInt16,
     -- Records in the round.
     samples UInt32,
@@ -161,7 +161,7 @@ create table if not exists rollup_sockets$on_cluster (
     -- Whether its values are possible. A socket with values that no connection can have is kept, and counts for
     -- nothing.
     counted Bool default true,
-    -- What the polls of its namespace show. brief: nothing, since the socket is too young or the polls are not known.
+    -- Evidence of its namespace's polls. brief: nothing, since the socket is too young or the polls are not known.
     -- steady: the socket, from before the round until its end. skipped: the same, but not at each poll. vanished: the
     -- socket at one poll, and later neither it nor its close.
     presence Enum8('brief' = 0, 'steady' = 1, 'skipped' = 2, 'vanished' = 3) default 'brief',
@@ -232,7 +232,7 @@ create table if not exists rollup_flights$on_cluster (
     started_arm UInt8 codec (ZSTD(1)),
     -- 0: as the bundle says. Otherwise how far the edge's brake had cut it.
     started_step UInt8 codec (ZSTD(1)),
-    -- How many connections were starting at once.
+    -- Number of connections that were starting at once.
     started_at_once UInt32 codec (ZSTD(1)),
     -- The length of the entry's prefix; 0 where the bundle does not name the destination.
     started_prefix_length UInt8 codec (ZSTD(1)),
@@ -258,7 +258,7 @@ create table if not exists rollup_flights$on_cluster (
     acked_100k_us Nullable(UInt64) codec (ZSTD(1)),
     cap_lifted_us Nullable(UInt64) codec (ZSTD(1)),
     lived_us Nullable(UInt64) codec (ZSTD(1)),
-    -- How fast its first segments were delivered; 0 is unknown.
+    -- Rate at which its first segments were delivered; 0 is unknown.
     train_bytes_per_s UInt64 default 0 codec (ZSTD(1)),
     -- The timeout of its handshake, milliseconds; 0 is the kernel's.
     handshake_timeout_ms UInt16 default 0 codec (ZSTD(1)),
@@ -278,7 +278,7 @@ create view if not exists round_flights$on_cluster as
 select * except (generation) from rollup_flights
 where (round, generation) in (select rollups.round, rollups.generation from rollups final);
 
--- What each host should have sent and sent: one row a round and host that sent samples in it or in the round before.
+-- Samples of each host, expected and sent: one row a round and host that sent some in it or in the round before.
 create table if not exists rollup_hosts$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     generation UInt64 codec (Delta, ZSTD(1)),
@@ -303,7 +303,7 @@ create view if not exists round_hosts$on_cluster as
 select * except (generation) from rollup_hosts
 where (round, generation) in (select rollups.round, rollups.generation from rollups final);
 
--- Which hosts sent what does not count: one row a host and reason. Among hosts that fleet.yaml does not name, the 100
+-- Hosts that sent what does not count: one row a host and reason. Among hosts that fleet.yaml does not name, the 100
 -- with the most samples have rows; the others are together in one row without a name.
 create table if not exists rollup_rogues$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
@@ -318,7 +318,7 @@ create table if not exists rollup_rogues$on_cluster (
     why Enum8(
         'not_in_fleet' = 1, 'other_pop' = 2, 'impossible_values' = 3, 'several_boots' = 4, 'poll_numbers' = 5
     ),
-    -- How many: samples, connections, boots or numbers.
+    -- Number of samples, connections, boots or poll numbers.
     times UInt64 codec (ZSTD(1)),
     -- 1, or how many are in the row without a name.
     hosts UInt64 codec (ZSTD(1))

@@ -116,7 +116,7 @@ create view if not exists round_prefixes$on_cluster as
 select * except (generation) from rollup_prefixes
 where (round, generation) in (select rollups.round, rollups.generation from rollups final);
 
--- What a round shows of the path to each client prefix: one row a round, PoP and prefix, of all algorithms. Only
+-- A round's evidence of the path to each client prefix: one row a round, PoP and prefix, of all algorithms. Only
 -- connections count on which BBR would act and whose last delivery rate was the path's: those with `acting_bytes`
 -- acknowledged in their life whose rate the application did not limit. Data that an application sends slowly, and an
 -- object that ends in slow start, are slow on any path and under any algorithm.
@@ -162,9 +162,9 @@ create view if not exists round_prefix_rates$on_cluster as
 select * except (generation) from rollup_prefix_rates
 where (round, generation) in (select rollups.round, rollups.generation from rollups final);
 
--- How long closed connections had data outstanding: one row a round, host, pair of PoPs (dst_pop is empty for clients),
--- IP version and class of the bytes that they delivered. `busy` approximates completion time without asking an
--- application.
+-- Time for which closed connections had data outstanding: one row a round, host, pair of PoPs (dst_pop is empty for
+-- clients), IP version and class of the bytes that they delivered. `busy` approximates completion time without asking
+-- an application.
 create table if not exists rollup_outcomes$on_cluster ( -- noqa: PRS
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     generation UInt64 codec (Delta, ZSTD(1)),
@@ -230,7 +230,7 @@ create view if not exists round_slices$on_cluster as
 select * except (generation) from rollup_slices
 where (round, generation) in (select rollups.round, rollups.generation from rollups final);
 
--- What was decided and what sockets show of it: one row a round, host, pair of PoPs, IP version and decided window.
+-- Decisions and what sockets show of them: one row a round, host, pair of PoPs, IP version and decided window.
 create table if not exists rollup_treatments$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     generation UInt64 codec (Delta, ZSTD(1)),

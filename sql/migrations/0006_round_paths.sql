@@ -1,5 +1,5 @@
--- What all connections of a path with data in flight were delivered together. A run of the round fills and empties this
--- table.
+-- Rates at which all connections of a path with data in flight were delivered together. A run of the round fills and
+-- empties this table.
 create table if not exists rollup_busy$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     generation UInt64 codec (Delta, ZSTD(1)),
@@ -30,7 +30,7 @@ engine = ${replicated}MergeTree$replica
 partition by generation
 order by (round, pop);
 
--- What each host shows of a path. A run of the round fills and empties this table.
+-- Each host's evidence of a path. A run of the round fills and empties this table.
 create table if not exists rollup_path_hosts$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     generation UInt64 codec (Delta, ZSTD(1)),
@@ -51,7 +51,7 @@ engine = ${replicated}MergeTree$replica
 partition by generation
 order by (round, pop);
 
--- What a round shows of each path, from a PoP to another or to a client prefix; of prefixes those with most to gain.
+-- A round's evidence of each path, from a PoP to another or to a client prefix; prefixes are those with most to gain.
 -- One host has limited influence, as in round_pairs. 0 is unknown.
 create table if not exists rollup_paths$on_cluster ( -- noqa: PRS
     round DateTime('UTC') codec (Delta, ZSTD(1)),
@@ -91,12 +91,12 @@ create table if not exists rollup_paths$on_cluster ( -- noqa: PRS
     path_buckets UInt64 codec (ZSTD(1)),
     path_p90_bytes_per_s UInt64 codec (ZSTD(1)),
     path_state AggregateFunction(quantilesTDigestWeighted(0.1, 0.25, 0.5, 0.75, 0.9), Float32, UInt32) codec (ZSTD(1)),
-    -- How many connections those were.
+    -- Number of these connections at once.
     at_once_p90 UInt64 codec (ZSTD(1)),
-    -- What the receivers of young connections advertised.
+    -- Window that the receivers of young connections advertised.
     receiver_window_p50_bytes UInt32 codec (ZSTD(1)),
-    -- How fast trains of first segments were delivered, which leave at once with any values: connections that show it,
-    -- the lower quartile, and the median.
+    -- Rate at which trains of first segments were delivered, which leave at once with any values: connections that show
+    -- it, the lower quartile, and the median.
     trains UInt64 default 0 codec (ZSTD(1)),
     train_p25_bytes_per_s UInt64 default 0 codec (ZSTD(1)),
     train_p50_bytes_per_s UInt64 default 0 codec (ZSTD(1)),
@@ -156,7 +156,7 @@ select
 from rollup_paths
 where (round, generation) in (select rollups.round, rollups.generation from rollups final);
 
--- How many connections of each path began at each host, by how many each stands for.
+-- Number of connections of each path that began at each host, by how many each stands for.
 create table if not exists rollup_path_starts$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     generation UInt64 codec (Delta, ZSTD(1)),

@@ -129,7 +129,7 @@ partition by toYear(since)
 order by (since, src_pop, destination, ip_version)
 settings fsync_after_insert = 1, fsync_part_directory = 1;
 
--- Which periods were made, and when. A period's row is written after its own rows.
+-- Periods that were made, and when. A period's row is written after its own rows.
 create table if not exists downsampled_periods$on_cluster (
     period_s UInt32,
     since DateTime('UTC') codec (Delta, ZSTD(1)),

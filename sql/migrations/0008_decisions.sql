@@ -1,13 +1,14 @@
--- What was decided for each path, round by round, with the inputs. A path is an ordered pair of PoPs, or a PoP and a
--- client prefix, and an IP version. Each part of its decision has a row of its own, in which the other parts' columns
--- are empty. A row is a pure function of the history before its round and of the policy: it has no wall-clock time of
--- its own. In numbers 0 is none, null is unknown. Rates are bytes per second, windows segments.
+-- Decisions for each path, round by round, with the inputs. A path is an ordered pair of PoPs, or a PoP and a client
+-- prefix, and an IP version. Each part of its decision has a row of its own, in which the other parts' columns are
+-- empty. A row is a pure function of the history before its round and of the policy: it has no wall-clock time of its
+-- own. In numbers 0 is none, null is unknown. Rates are bytes per second, windows segments.
 --
 -- Parts lie apart: between the few windows of many rounds are not all the starts of each. A round's rows are written
 -- once and read back once, by the next round. LZ4 takes half of the time of ZSTD for three tenths more on disk. Parts
--- of less than a gigabyte before compression have one file for all columns. What is measured of a million paths, and
--- learnt from it, is known to a few per cent: Float32 is enough, and the law's counters stop at the highest number that
--- they hold. What is given to connections, and what is compared with it exactly, is Float64.
+-- of less than a gigabyte before compression have one file for all columns. Values that are measured of a million
+-- paths, or learnt from them, are known to a few per cent: Float32 is enough, and the law's counters stop at the
+-- highest number that they hold. Values that connections are given, and those that are compared with them exactly, are
+-- Float64.
 create table if not exists path_decisions$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     -- By the law's name. start: how fast and how wide connections start on edges that pace. initcwnd: with which window
@@ -80,13 +81,13 @@ create table if not exists path_decisions$on_cluster (
     trial_log2_time Float32 codec (LZ4),
     trial_times Float32 codec (LZ4),
 
-    -- What is known of a single connection's share of the path: log2 of bytes per second, and the number of
-    -- connections, which decays.
+    -- Estimate of a single connection's share of the path: log2 of bytes per second, and the number of connections,
+    -- which decays.
     share_log2 Nullable(Float32) codec (LZ4),
     share_weight Nullable(Float32) codec (LZ4),
-    -- What is known of the rate of all together, log2.
+    -- Estimate of the rate of all together, log2.
     path_log2 Nullable(Float32) codec (LZ4),
-    -- What is known from trains: log2 of bytes per second, the number of trains, and when there last were some.
+    -- Estimate from trains: log2 of bytes per second, the number of trains, and when there last were some.
     train_log2 Nullable(Float32) codec (LZ4),
     train_weight Float32 codec (LZ4),
     train_at Nullable(DateTime('UTC')) codec (LZ4),
@@ -95,7 +96,7 @@ create table if not exists path_decisions$on_cluster (
     -- The lowest connection rate that did harm or was tried in vain. Nothing near it is tried until hold_until.
     harmful_rate Float64 codec (LZ4),
     hold_until Nullable(DateTime('UTC')),
-    -- How long that hold was.
+    -- Length of that hold.
     hold_s UInt32 codec (T64, LZ4),
     -- The connection rate that the evidence asked for when harmful_rate did harm.
     harmful_share Float64 codec (LZ4),
@@ -111,7 +112,7 @@ create table if not exists path_decisions$on_cluster (
     -- In use before this round.
     previous_window UInt32 codec (T64, LZ4),
     previous_connection_rate Float64 codec (LZ4),
-    -- What the evidence asks for, before any trial of it.
+    -- Rates that the evidence asks for, before any trial of them.
     proved_share Nullable(Float32) codec (LZ4),
     proved_path Nullable(Float32) codec (LZ4),
     -- The group, how many units it has, and their low quantile.
@@ -119,7 +120,7 @@ create table if not exists path_decisions$on_cluster (
     group_units UInt32 codec (T64, LZ4),
     group_rate Nullable(Float32) codec (LZ4),
 
-    -- What the round showed, as in round_paths. Arm 0 is the entry, 1 the trial.
+    -- Values that the round showed, as in round_paths. Arm 0 is the entry, 1 the trial.
     connections UInt32 codec (T64, LZ4),
     min_rtt_us Nullable(Float32) codec (LZ4),
     mss Nullable(Float32) codec (LZ4),
@@ -142,9 +143,9 @@ create table if not exists path_decisions$on_cluster (
     segments_1 UInt32 codec (T64, LZ4),
     t50_0_us Nullable(Float32) codec (LZ4),
     t100_0_us Nullable(Float32) codec (LZ4),
-    -- Which part of the rate that a single connection was given the path carried: 1 is all of it.
+    -- Part that the path carried of the rate that a single connection was given: 1 is all of it.
     carried_0 Nullable(Float32) codec (LZ4),
-    -- Which part of the rate that all who start at once were given the path carried.
+    -- Part that the path carried of the rate that all who start at once were given.
     path_carried_0 Nullable(Float32) codec (LZ4),
     t50_1_us Nullable(Float32) codec (LZ4),
     t100_1_us Nullable(Float32) codec (LZ4),
@@ -180,7 +181,7 @@ create table if not exists path_decisions$on_cluster (
     target_cwnd Nullable(Float64) codec (LZ4),
     -- Until when the loss guard lets the window not rise.
     guard_until Nullable(DateTime('UTC')),
-    -- How long the guard holds after harm. It doubles where a step beyond a ceiling did harm again.
+    -- Time that the guard holds after harm. It doubles where a step beyond a ceiling did harm again.
     guard_hold_s UInt32 codec (T64, LZ4),
     -- The most that this round allowed, segments; 0 where no harm was ever seen.
     ceiling_initcwnd UInt32 codec (T64, LZ4),
@@ -242,7 +243,7 @@ create table if not exists path_decisions$on_cluster (
     held_out Bool,
     -- Measured rounds of the policy's window in which the prefix was in the PoP's lowest share by delivery rate.
     low_rounds UInt8 codec (LZ4),
-    -- How often low rounds and others followed each other.
+    -- Number of times that low rounds and others followed each other.
     state_changes UInt8 codec (LZ4),
     -- By how many rounds low rounds exceed enter_duty of the measured ones, over the newest rounds for which they do so
     -- most.
@@ -292,14 +293,14 @@ engine = ${replicated}ReplacingMergeTree$replica
 partition by toYYYYMM(round)
 order by (round, edge, dst_pop, ip_version);
 
--- What decisions are good for, as measured once an hour over the day before: one row a law, outcome and group. A row is
--- a pure function of what was decided and seen until then, and of the policy.
+-- The benefit of decisions, as measured once an hour over the day before: one row a law, outcome and group. A row is a
+-- pure function of what was decided and seen until then, and of the policy.
 create table if not exists benefits$on_cluster (
     -- The rounds since < round <= until.
     since DateTime('UTC') codec (Delta, ZSTD(1)),
     until DateTime('UTC') codec (Delta, ZSTD(1)),
     law LowCardinality(String),
-    -- What is compared: `busy time`, `time of 100 kB, p90` and others.
+    -- Outcome that is compared: `busy time`, `time of 100 kB, p90` and others.
     outcome LowCardinality(String),
     -- decided: over all units as they were decided, whatever their sockets show. seen: over those that show it. With
     -- `points` effects are differences of percentages.

@@ -1,6 +1,6 @@
--- What first-flight records of the last rounds show of each path's handshakes and first flights: one row a path with
--- enough handshakes, every column of fixed width. Nothing after the round is read. Parameters: since_s (excluded),
--- round_s, min_connections.
+-- Evidence that first-flight records of the last rounds give of each path's handshakes and first flights: one row a
+-- path with enough handshakes, every column of fixed width. Nothing after the round is read. Parameters: since_s
+-- (excluded), round_s, min_connections.
 --
 -- The timeout is of all edges of a PoP, so of the hosts with enough handshakes the one with the longest round trips
 -- counts: of three and more the second longest, since one may have invented them. Likewise of three hosts and more the

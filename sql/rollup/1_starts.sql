@@ -1,9 +1,10 @@
--- Which publication was in force on each edge, since two rounds ago, by the audit: it determines the initial windows of
--- the edge's new connections. Parameters: generation, round_s, lookback_us < round_us (microseconds since the epoch).
+-- Publications in force on each edge, since two rounds ago, by the audit: they determine the initial windows of the
+-- edge's new connections. Parameters: generation, round_s, lookback_us < round_us (microseconds since the epoch).
 --
 -- A publication is in force on an edge from the record of the wave that applied it until it is rolled back there,
--- withdrawn, or expires; of several the latest. So after a rollback the one before it is in force. An edge that did not
--- answer keeps what it had. Without such a record no publication is in force, and the kernel's default applies.
+-- withdrawn, or expires; the latest counts, where there are several. So after a rollback the one before it is in force.
+-- An edge that did not answer keeps what it had. Without such a record no publication is in force, and the kernel's
+-- default applies.
 insert into rollup_starts
 with events as (
     select

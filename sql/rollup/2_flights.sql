@@ -225,7 +225,7 @@ select
     tupleElement(times, 4) as acked_100k_us,
     tupleElement(times, 5) as cap_lifted_us,
     tupleElement(times, 6) as lived_us,
-    -- What takes less than half a millisecond is as much the hosts' clocks as the path.
+    -- A time of less than half a millisecond is as much the hosts' clocks as the path.
     if(
         tupleElement(times, 8) > 0,
         intDiv(toUInt64(tupleElement(times, 7)) * 1000000, greatest(tupleElement(times, 8), 500)),

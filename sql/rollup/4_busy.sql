@@ -1,5 +1,5 @@
--- What connections with data in flight were delivered together: sums of delivery rates that the application did not
--- limit, by path, host and short time. Parameters: generation, round_s, interval_s, round_start_us < round_us
+-- Rates at which connections with data in flight were delivered together: sums of delivery rates that the application
+-- did not limit, by path, host and short time. Parameters: generation, round_s, interval_s, round_start_us < round_us
 -- (microseconds since the epoch).
 --
 -- A short time is as long as the middle one of the hosts' polls are apart. A host that polls more often counts with the
@@ -35,9 +35,9 @@ chosen as (
     where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
 ),
 
--- Whoever has data in flight is being measured: its last rate is not from before an idle time. A host sends at most
--- 100 GB a second. Copies of a sample are one: each is its socket's number, above what is summed, and the sum's upper
--- half is dropped. That takes half the time of merging copies first (final).
+-- A connection with data in flight is being measured: its last rate is not from before an idle time. A host sends at
+-- most 100 GB a second. Copies of a sample are one: each is its socket's number, above what is summed, and the sum's
+-- upper half is dropped. That takes half the time of merging copies first (final).
 polls as (
     select
         any(host) as host,

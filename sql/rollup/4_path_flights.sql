@@ -1,5 +1,5 @@
--- What each host's first flights show of each path, of the values that are in force. Parameters: generation, round_s.
--- As 4_path_sockets.sql.
+-- Evidence that each host's first flights give of each path, of the values that are in force. Parameters: generation,
+-- round_s. As 4_path_sockets.sql.
 insert into rollup_path_hosts
 with chosen as (
     select
@@ -25,11 +25,11 @@ recorded as (
         and first_flight_segments - least(first_flight_segments, first_flight_resent, resent) > 10 as is_long,
         in_force and is_long as is_flight,
         -- Its edge's bundle does not name the path, though values are in use: it is held out, or has no part of them.
-        -- What began more than an hour ago shows the path of then.
+        -- A flight that began more than an hour ago shows the path of then.
         is_long
         and not in_force
-        -- What has a timeout of its handshake alone starts as the kernel makes it. To what was sent again nothing is
-        -- given. Copies hide what it loses.
+        -- A flight that has a timeout of its handshake alone starts as the kernel makes it. One whose handshake was
+        -- sent again is given nothing. Copies hide what it loses.
         and (started_prefix_length = 0 or (handshake_timeout_ms > 0 and handshake_resent = 0))
         and copied_bytes = 0
         and started_window = 0
@@ -84,8 +84,8 @@ recorded as (
         )
 ),
 
--- What all of a host's first flights on a path were delivered, and what they were given, up to each moment: the sum of
--- rate x (moment - begin) of those that have begun, less that of those that have ended.
+-- Bytes that all of a host's first flights on a path were delivered, and bytes that they were given, up to each moment:
+-- the sum of rate x (moment - begin) of those that have begun, less that of those that have ended.
 moments as (
     select
         at_pop,
@@ -146,7 +146,7 @@ known as (
             and recorded.cookie = beside.cookie
 ),
 
--- What a flight without loss shows. Alone, it shows what is carried of what a single one is given: it left at no less
+-- Evidence of a flight without loss. Alone, it shows what is carried of what a single one is given: it left at no less
 -- for others' sake, and next to none was beside it. With others, while most of the host's part of the path's rate was
 -- in use, it shows what is carried of that part: what comes back no slower than it left was carried whole. Where less
 -- than all of it was in use, as where some of those that start together are on trial, only a limit counts, which comes

@@ -1,4 +1,4 @@
--- What each host's connections show of each path, from its PoP to another or to a client prefix. Parameters:
+-- Evidence that each host's connections give of each path, from its PoP to another or to a client prefix. Parameters:
 -- generation, round_s. Lists (springtide_weighed) and counts by the numbers of 5_paths.sql.
 insert into rollup_path_hosts
 with chosen as (

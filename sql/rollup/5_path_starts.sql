@@ -1,4 +1,4 @@
--- How many connections of each path began at each host in the round. Parameters: generation, round_s.
+-- Number of connections of each path that began at each host in the round. Parameters: generation, round_s.
 insert into rollup_path_starts
 with hosts as (
     select

@@ -9,11 +9,10 @@
 -- what only one shows is not known. The same holds for how fast first segments were delivered, which lowers what is in
 -- use at once; but where fewer than three have flights, one train of only one counts: the law believes no single one.
 -- Two that differ by more than 1.4 say nothing: to the higher one no others set an end.
--- What connections reached proves that trains say too little: of three hosts or more none says so alone. Each reached
--- what a second one's best did at most; and one that alone shows it counts as one connection.
--- Nor has one of three hosts or more half of any other list or count: what the law asks of more than half of the
--- flights would never be. And its lowest round trip is the middle one of the hosts' own: few values make a low
--- quantile.
+-- Rates that connections reached prove that trains say too little: of three hosts or more none says so alone. Each
+-- reached what a second one's best did at most; and one that alone shows it counts as one connection. In any other list
+-- or count, too, one of three hosts or more has less than half: else what the law asks of more than half of the flights
+-- would never be. And the path's lowest round trip is the middle one of the hosts' own: few values make a low quantile.
 --
 -- Lists: 1 delivery rates of connections that met the path; 2 what any of them reached; 3 minimum round trips; 4 round
 -- trips; 5 segment sizes; 6 receivers' windows; 7 what all were delivered together; 8 how many those were; 9 how fast
@@ -70,7 +69,7 @@ measured as (
         network,
         measure,
         groupArray(list) as said,
-        -- What a second host's connections reached as well.
+        -- Rate that a second host's connections reached as well.
         if(
             measure = 2 and is_bounded and length(said) > 1,
             arrayReverseSort(
@@ -168,8 +167,8 @@ chosen as (
     where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
 ),
 
--- What was delivered together, bounded in the same way. Each host's rate a connection is at any moment at most twice
--- the middle host's highest; its most connections at once are at most the sum of the others'. In parts of 2^20, so that
+-- Rates of all together, bounded in the same way. Each host's rate a connection is at any moment at most twice the
+-- middle host's highest; its most connections at once are at most the sum of the others'. In parts of 2^20, so that
 -- every sum is of integers.
 busy_hosts as (
     select
@@ -434,8 +433,8 @@ summed as (
 
 joined as (
     with
-    -- What is in use is not lowered for one or two flights of more, whose senders may have waited for what they sent.
-    -- Where there are no more the law believes them only beside what else it knows.
+    -- One or two flights of three or more do not lower what is in use: their senders may have waited for what they
+    -- sent. Where there are no more the law believes them only beside what else it knows.
     (measure, hosts) -> if(
         (hosts >= 3 and valued.shown_by_hosts[indexOf(valued.measures, measure)] = 1)
         or (

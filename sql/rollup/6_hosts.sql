@@ -1,5 +1,5 @@
--- What each of the fleet's hosts should have sent in the round, and what it sent. Parameters: generation, round_s,
--- interval_s, round_start_us (microseconds since the epoch).
+-- Samples that each of the fleet's hosts should have sent in the round, and those that it sent. Parameters: generation,
+-- round_s, interval_s, round_start_us (microseconds since the epoch).
 insert into rollup_hosts
 with polls as (
     select

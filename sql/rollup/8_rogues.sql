@@ -103,7 +103,7 @@ found as (
         round = fromUnixTimestamp({round_s:UInt32})
         and generation = {generation:UInt64}
         and not counted
-        -- What a host sends to itself.
+        -- Leaves out what a host sends to itself.
         and client_prefix != toIPv6('::')
     group by host
     union all

@@ -1,6 +1,5 @@
--- How many rows a round has of each PoP, the bytes of their longest destination, and whether it has more client
--- prefixes than places. Parameters: round_s;
--- max_prefixes as in the policy; half_prefixes: half of them.
+-- Number of rows that a round has of each PoP, the bytes of their longest destination, and whether it has more client
+-- prefixes than places. Parameters: round_s; max_prefixes as in the policy; half_prefixes: half of them.
 select
     src_pop,
     sum(shown) as units,

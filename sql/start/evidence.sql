@@ -1,9 +1,9 @@
--- What a round shows of each unit. `listed` are those that are decided on by it: every pair of PoPs, and of each PoP at
--- most `max_prefixes` client prefixes: those that the last decisions gave or tried something, then those with most to
--- gain. `covering` is the /16 or /40 of a client prefix as a number, without its zeros. Every column of fixed width.
--- Nothing after the round is read. Parameters: round_s; share_quantile, path_quantile, max_prefixes as in the policy;
--- half_prefixes: half of them; crowded: the PoPs with more prefixes than places, and width: no destination has more
--- bytes (crowded.sql). The quantiles that the policy has by default are columns: no sketch is read for them.
+-- A round's evidence of each unit. `listed` are those that are decided on by it: every pair of PoPs, and at most
+-- `max_prefixes` client prefixes of each PoP: those that the last decisions gave or tried something, then those with
+-- most to gain. `covering` is the /16 or /40 of a client prefix as a number, without its zeros. Every column is of
+-- fixed width. Nothing after the round is read. Parameters: round_s; share_quantile, path_quantile, max_prefixes as in
+-- the policy; half_prefixes: half of them; crowded: the PoPs with more prefixes than places, and width: no destination
+-- has more bytes (crowded.sql). The quantiles that the policy has by default are columns: no sketch is read for them.
 with last as (
     select path_decisions.round as decided
     from path_decisions
