@@ -139,7 +139,7 @@ def benefit() -> Dashboard:
 
 
 def counted(reading: str) -> str:
-    """How many differences of the newest measured day are so, over all units."""
+    """Counts the differences of the newest measured day that have this reading, over all units."""
     return f"select countIf(reading = '{reading}') as differences from {_NEWEST} and units = 'decided'"
 
 

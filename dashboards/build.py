@@ -1,4 +1,4 @@
-"""What all dashboards share: variables, links, annotations, and a panel of each kind with one way to look."""
+"""Parts that all dashboards share: variables, links, annotations, and a panel of each kind with one way to look."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Grafana and its ClickHouse plugin make of a query before the server sees it: variables, then macros."""
+"""Changes a query as Grafana and its ClickHouse plugin do before the server sees it: variables, then macros."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many connections begin with a value of their edge: those that were seen to."""
+"""Number of connections that begin with a value of their edge: those that were seen to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies in dashboards/json is what the code makes, and it is what Grafana's own types allow."""
+"""Files in dashboards/json are what the code makes, and they are what Grafana's own types allow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Grafana is given to begin with: the datasources of the dashboards, and no password in a file."""
+"""Files that Grafana is given to begin with: the datasources of the dashboards, and no password in any."""
 
 from __future__ import annotations
 

@@ -10,12 +10,12 @@ from typing import Any
 from pipeline.chain.witness import Given
 from testkit.witness import Identity
 
-# What names a sample in Kafka and in the store: its host, and its identity there.
+# Name of a sample in Kafka and in the store: its host, and its identity there.
 Name = tuple[str, Identity]
-# What the kernel knows of a sample: host, cookie, kind. One socket has one for each poll, and one close.
+# Facts that the kernel knows of a sample: host, cookie, kind. One socket has one for each poll, and one close.
 Polled = tuple[str, int, str]
 
-# What a collector that was killed had in memory: rows wait there for a second at most (LONGEST_IN_BATCH of
+# Samples that a collector had in memory when it was killed: rows wait there for a second at most (LONGEST_IN_BATCH of
 # collector/src/read/poller/wait.rs), and another second is for a busy machine.
 KILLED = "collector_killed"
 IN_MEMORY_S = 2.0
@@ -38,9 +38,9 @@ class Books:
 
 
 def polled_of(host: str, given: Iterable[Given]) -> tuple[Counter[Polled], Counter[Polled]]:
-    """What a host's kernel gave, and which of it a killed collector may have had in memory only.
+    """Samples that a host's kernel gave, and those of them that a killed collector may have had in memory only.
 
-    What a walk gives twice is one sample.
+    A socket that a walk gives twice is one sample.
     """
     messages = list(given)
     closes = [each for each in messages if not each.walk]
@@ -86,7 +86,7 @@ def invented(polled: Counter[Polled], stored: Set[Name]) -> int:
 
 
 def dropped(counters: Iterable[Mapping[str, Any]], sink: str) -> dict[str, int]:
-    """What the collectors' own books (`--stats`) say that the sink will never get, by cause."""
+    """Rows that the sink will never get, by cause, as the collectors' own books (`--stats`) have them."""
     causes: dict[str, int] = {}
     for each in counters:
         for cause, rows in each["sinks"][sink]["rows_dropped"].items():

@@ -106,7 +106,7 @@ class Site:
         return sorted(processes.naming([f"@{self.settings}"]), key=lambda each: (each.start, each.pid))
 
     def bundles(self) -> set[Path]:
-        """What edges have taken."""
+        """Bundles that edges have taken."""
         return set((self.out / "edges").glob("*/bundle-*.json"))
 
     def published(self) -> dict[str, dict[str, int]]:

@@ -1,4 +1,4 @@
-"""What the kernel gave collectors: as strace shows their system calls, read by none of the product's code."""
+"""Messages that the kernel gave collectors: as strace shows their system calls, read by none of the product's code."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _ABOUT_A_SOCKET = (18, 20)
 
 
 class Given(NamedTuple):
-    """What the kernel said of a socket. `walk` tells one thread's requests apart; 0 is a close, which it announces by
-    itself. `age_s` is how long before the thread's SIGKILL that was; None where none came."""
+    """A message of the kernel about a socket. `walk` tells one thread's requests apart; 0 is a close, which it
+    announces by itself. `age_s` is how long before the thread's SIGKILL that was; None where none came."""
 
     thread: int
     walk: int

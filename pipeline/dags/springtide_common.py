@@ -1,4 +1,4 @@
-"""What the DAGs have in common: pools, assets, how errors and failures are reported. It decides nothing."""
+"""Common parts of the DAGs: pools, assets, how errors and failures are reported. It decides nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PUBLICATION = Asset(name="springtide_publication", uri="springtide://publisher/c
 ON_THE_FLEET = Asset(name="springtide_on_the_fleet", uri="springtide://publisher/current")
 
 PAGE = "docs/how-to/run-in-airflow.md"
-# What to do when the step has failed for good; PAGE has more about each.
+# Advice for when the step has failed for good; PAGE has more about each.
 FIXES = {
     "consume": "see whether the broker answers; offsets stay where they were, and the next run goes on there",
     "completeness": "see `springtide doctor`; the next run catches up",

@@ -52,7 +52,7 @@ def springtide_round() -> None:
     @task(pool=STORE)
     @guarded
     def consume() -> int:
-        """What Kafka holds into the embedded store; nothing without Kafka, and on a server, which does it by itself."""
+        """Reads Kafka into the embedded store; does nothing without Kafka, or on a server, which does it by itself."""
         from springtide.jobs.consume import consume as run
 
         return run(Site.of())
@@ -60,7 +60,7 @@ def springtide_round() -> None:
     @task(pool=STORE)
     @guarded
     def completeness() -> dict[str, Any]:
-        """Which rounds lack their tables or decisions, and how many hosts sent samples in the newest one."""
+        """Finds the rounds that lack their tables or decisions, and how many hosts sent samples in the newest one."""
         from springtide.jobs import due as due_rounds
 
         site = Site.of()
@@ -164,7 +164,7 @@ def springtide_round() -> None:
     @task(pool=STORE)
     @guarded
     def benefit(due: dict[str, Any]) -> int:
-        """What decisions are good for, over the day up to the newest full hour: once for each."""
+        """Measures what decisions are good for, over the day up to the newest full hour: once for each."""
         from springtide.learn.benefits import due as unmeasured
         from springtide.learn.benefits import keep
 

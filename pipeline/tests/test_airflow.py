@@ -114,7 +114,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowSite]:
         database.make("airflow")
         policy = f"round: {{interval_s: {INTERVAL}, lateness_s: 0}}\ninitcwnd: {{duty_rounds: 1}}\n"
         (folder / "policy.yaml").write_text(policy)
-        # What rollout.yml needs of the farm, and where it runs.
+        # Settings that rollout.yml needs of the farm, and where it runs.
         words = farm.command("rollout.yml")
         settings = json.loads(words[words.index("-e") + 1]) | {"springtide_validate": True}
         del settings["springtide_publish_dir"]
@@ -299,7 +299,7 @@ def killed_publication(site: AirflowSite) -> str:
 
 
 def publish_events(site: AirflowSite) -> list[journal.Event]:
-    """What the journal has of publications."""
+    """Events of publications in the journal."""
     return [event for event in journal.read(site.farm.publish_dir)[0] if event.event == "publish"]
 
 

@@ -68,7 +68,7 @@ def test_a_kill_accounts_for_what_is_missing_of_the_last_moments_and_for_nothing
     names, stored = polls("ams-1", 10), polls("ams-1", 7)
     last = counted(polls("ams-1", 5, first=4))
     assert balance(counted(names), last, stored, stored, {}) == Books(10, 7, 0, {KILLED: 1}, 2)
-    # What is delivered has not been dropped, however late it was.
+    # A sample that is delivered has not been dropped, however late it was.
     assert balance(counted(names), counted(names), names, names, {}).dropped == {}
 
 
