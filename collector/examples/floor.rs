@@ -42,7 +42,8 @@ struct Options {
     /// Polls to do
     #[arg(long, default_value_t = 10)]
     polls: u32,
-    /// How the kernel is queried: once for both families, as the collector does, or for each, as `ss` does: a tenth more
+    /// Way to query the kernel: once for both families, as the collector does, or for each, as `ss`
+    /// does: a tenth more
     #[arg(long, value_enum, default_value = "one-walk")]
     request: Asked,
     /// idiag_ext, the set of attributes: 2 is minimal, 78 default, 254 all

@@ -51,7 +51,7 @@ struct Options {
     ipv6_clients: bool,
 }
 
-/// What a connection is to be and to do, drawn from its number.
+/// Properties and work of a connection, drawn from its number.
 struct Plan {
     client: Option<IpAddr>,
     algorithm: Option<&'static str>,
@@ -264,7 +264,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// How many this process may have, its limit raised as far as it may be.
+/// Number of descriptors that this process may have, its limit raised as far as it may be.
 fn descriptors() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {

@@ -48,7 +48,7 @@ impl Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SinkId(usize);
 
-/// What became of the rows of one sink.
+/// Account of the rows of one sink.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Book {
     /// The sink.

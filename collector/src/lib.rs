@@ -54,8 +54,8 @@ mod top;
 
 pub use commands::main;
 
-/// What benches, examples, fuzz targets and the generator of the reference use of the inside; everything else is private,
-/// so that the compiler finds what nothing uses.
+/// Parts that benches, examples, fuzz targets and the generator of the reference use; everything
+/// else is private, so that the compiler finds what nothing uses.
 pub mod parts {
     pub use crate::config::keys::keys;
     pub use crate::config::render::packaged_file;

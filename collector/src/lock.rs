@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// How long a holder may take to go: a predecessor that is ending, or a child that it has forked and that has not yet
-/// become another program, which holds the lock with it for a moment.
+/// Time that a holder may take to go: a predecessor that is ending, or a child that it has forked
+/// and that has not yet become another program, which holds the lock with it for a moment.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Takes the exclusive lock, which goes with the file's descriptor. `WOULDBLOCK` when another process keeps it.

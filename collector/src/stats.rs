@@ -1,4 +1,4 @@
-//! What the collector counts. Every counter starts at zero and only rises.
+//! Counters of the collector. Every counter starts at zero and only rises.
 
 use crate::accounting::Books;
 

@@ -27,7 +27,7 @@ use crate::sample::encode::{AccEcn, Identity};
 use crate::sinks::SinkError;
 use crate::stats::Stats;
 
-/// How a command ends other than well.
+/// An end of a command other than success.
 enum Failure {
     /// Bad input or usage: exit code 2.
     Input(String),

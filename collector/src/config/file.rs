@@ -31,8 +31,8 @@ pub(crate) fn text(path: &Path) -> io::Result<String> {
     fs::read_to_string(path)
 }
 
-/// What the file's text gives, or all that is wrong with it: for each a line that names `path`, the line, the key and
-/// what to do.
+/// Values that the file's text gives, or all its mistakes: for each a line that names `path`, the
+/// line, the key and what to do.
 pub(crate) fn parse(
     path: &Path,
     text: &str,
@@ -152,13 +152,13 @@ fn within(section: &str) -> String {
     }
 }
 
-/// What somebody may have meant.
+/// Suggests what somebody may have meant.
 fn advice(section: &str, name: &str, keys: &[Key]) -> String {
     let likeness = |key: &Key| {
         let elsewhere = if key.section() == section { 0.0 } else { 0.05 };
         strsim::jaro_winkler(name, key.name()) - elsewhere
     };
-    // Of several that are as like as each other, the first.
+    // The first of several keys that are equally alike.
     let best = keys
         .iter()
         .rev()

@@ -10,10 +10,10 @@ use clap::{Arg, ArgAction, Command, CommandFactory};
 use super::Cli;
 use crate::options::{self, Reload};
 
-/// What the environment's variables begin with.
+/// Prefix of the environment's variables.
 pub(crate) const ENVIRONMENT: &str = "SPRINGTIDE_COLLECTOR_";
 
-/// What a key holds.
+/// Form of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// true or false.
@@ -104,7 +104,7 @@ impl Key {
         self.arg.get_id().as_str()
     }
 
-    /// What it holds. A size or a time, which people write with a unit, is text.
+    /// Form of its value. A size or a time, which people write with a unit, is text.
     pub fn form(&self) -> Form {
         let numbers = [
             TypeId::of::<u16>(),
@@ -127,7 +127,7 @@ impl Key {
         }
     }
 
-    /// What it means, in one line.
+    /// Its meaning, in one line.
     pub fn help(&self) -> String {
         let help = self.arg.get_help().map(ToString::to_string);
         help.unwrap_or_default()
@@ -163,7 +163,7 @@ impl Key {
             .collect()
     }
 
-    /// What SIGHUP does with it.
+    /// Effect of SIGHUP on it.
     pub fn reload(&self) -> Reload {
         self.reload
     }
@@ -180,7 +180,7 @@ impl Key {
         }
     }
 
-    /// What is wrong with the values, by themselves.
+    /// Checks the values by themselves.
     pub fn check(&self, command: &Command, values: &[String]) -> Result<(), String> {
         if self.form() == Form::Truth
             && values

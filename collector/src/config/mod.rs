@@ -28,7 +28,7 @@ use crate::sinks::AllOptions;
 #[derive(Debug, Parser)]
 #[command(version, about, max_term_width = 110, after_help = EXAMPLES)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -124,7 +124,7 @@ Examples:
     Man(Man),
 }
 
-/// How `once` prints.
+/// Form in which `once` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Aligned columns for people
@@ -140,13 +140,13 @@ pub(crate) enum Format {
 /// Options of `once`.
 #[derive(Debug, Args)]
 pub(crate) struct Once {
-    /// How to print
+    /// Form of the output
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
-    /// What is read.
+    /// Options of what is read.
     #[command(flatten)]
     pub source: Source,
-    /// What is printed at the end.
+    /// Options of the report at the end.
     #[command(flatten)]
     pub report: Report,
 }
@@ -167,19 +167,19 @@ pub(crate) struct Run {
     /// Check the configuration, print what is in force, and end
     #[arg(long)]
     pub check_config: bool,
-    /// How it can be watched.
+    /// Options for watching it.
     #[command(flatten)]
     pub watching: Watching,
-    /// What is read.
+    /// Options of what is read.
     #[command(flatten)]
     pub source: Source,
-    /// How it is followed.
+    /// Options for following sockets.
     #[command(flatten)]
     pub following: Following,
     /// Where it goes.
     #[command(flatten)]
     pub sinks: AllOptions,
-    /// What is printed at the end.
+    /// Options of the report at the end.
     #[command(flatten)]
     pub report: Report,
 }
@@ -190,7 +190,7 @@ pub(crate) struct Config {
     /// Print every key with its meaning and its default
     #[arg(long, required = true)]
     pub default: bool,
-    /// What is printed at the end.
+    /// Options of the report at the end.
     #[command(flatten)]
     pub report: Report,
 }
@@ -201,7 +201,7 @@ pub(crate) struct Top {
     /// Time from one look to the next: 250ms, 1s, 5m (1ms to 24h)
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     pub interval: Duration,
-    /// What to sort by at first
+    /// Column to sort by at first
     #[arg(long, value_enum, default_value = "retrans-rate")]
     pub sort: SortKey,
     /// Put connections together by the peer's prefix: /24, /56
@@ -213,10 +213,10 @@ pub(crate) struct Top {
     /// Print one JSON object a connection and end
     #[arg(long, conflicts_with = "group")]
     pub json: bool,
-    /// What is read.
+    /// Options of what is read.
     #[command(flatten)]
     pub source: Source,
-    /// What is printed at the end.
+    /// Options of the report at the end.
     #[command(flatten)]
     pub report: Report,
 }
@@ -227,7 +227,7 @@ pub(crate) struct Completion {
     /// The shell
     #[arg(value_enum)]
     pub shell: Shell,
-    /// What is printed at the end.
+    /// Options of the report at the end.
     #[command(flatten)]
     pub report: Report,
 }
@@ -237,7 +237,7 @@ pub(crate) struct Completion {
 pub(crate) struct Man {
     /// The directory
     pub dir: PathBuf,
-    /// What is printed at the end.
+    /// Options of the report at the end.
     #[command(flatten)]
     pub report: Report,
 }
@@ -245,7 +245,7 @@ pub(crate) struct Man {
 /// Options of `estimate`.
 #[derive(Debug, Args)]
 pub(crate) struct Estimate {
-    /// How long to watch: 30s, 10m, 24h; SIGINT ends it earlier with what it has
+    /// Time to watch: 30s, 10m, 24h; SIGINT ends it earlier with what it has
     #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
     pub time: Duration,
     /// Time from one look to the next: 250ms, 1s, 5m (1ms to 24h)
@@ -270,15 +270,15 @@ pub(crate) struct Estimate {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    /// What is read.
+    /// Options of what is read.
     #[command(flatten)]
     pub source: Source,
-    /// What is printed at the end.
+    /// Options of the report at the end.
     #[command(flatten)]
     pub report: Report,
 }
 
-/// What `top` sorts by.
+/// Column that `top` sorts by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs, reason = "each is the column of its name")]
 pub(crate) enum SortKey {
@@ -323,7 +323,7 @@ pub(crate) struct Decode {
     /// The samples' PoP
     #[arg(long, default_value = "", hide_default_value = true, value_parser = parse_pop)]
     pub pop: String,
-    /// What is printed at the end.
+    /// Options of the report at the end.
     #[command(flatten)]
     pub report: Report,
 }
@@ -334,12 +334,12 @@ pub(crate) struct Cat {
     /// Spool files
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
-    /// What is printed at the end.
+    /// Options of the report at the end.
     #[command(flatten)]
     pub report: Report,
 }
 
-/// What is printed at the end.
+/// Options of the report at the end.
 #[derive(Debug, Args)]
 pub(crate) struct Report {
     /// Print all counters at the end, as one line of JSON on standard error

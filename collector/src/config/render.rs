@@ -22,7 +22,7 @@ pub(crate) fn effective(resolved: &Resolved) -> String {
     out
 }
 
-/// What the Debian package sets: the directories that its unit may write, and metrics for this host.
+/// Values of the Debian package: directories that its unit may write, and metrics for this host.
 const PACKAGED: [(&str, &str); 3] = [
     ("spool.dir", "/var/lib/springtide-collector/spool"),
     ("queue.dir", "/var/lib/springtide-collector/queue"),

@@ -34,7 +34,7 @@ pub(crate) struct Setting {
     pub values: Vec<String>,
 }
 
-/// What is to be done, and where that comes from.
+/// The command, and where its options come from.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     /// The command with its options; those of `run` are the configuration's.
@@ -50,7 +50,7 @@ pub(crate) fn resolve(
     arguments: &[OsString],
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> Result<Resolved, ConfigError> {
-    // What `run` needs may be in the file.
+    // Options that `run` needs may be in the file.
     let relaxed =
         Cli::command().mut_subcommand("run", |run| run.mut_args(|arg| arg.required(false)));
     let matches = relaxed.try_get_matches_from(arguments)?;
@@ -109,7 +109,7 @@ fn settings(matches: &ArgMatches, keys: Vec<Key>) -> Vec<Setting> {
         .collect()
 }
 
-/// What the variables give, and the file that they name.
+/// Values that the variables give, and the file that they name.
 fn from_environment(
     environment: impl Iterator<Item = (OsString, OsString)>,
     keys: &[Key],

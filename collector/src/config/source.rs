@@ -15,7 +15,7 @@ use crate::options::{Reload, key};
 use crate::read::poller::settings::{Scope, Settings};
 use crate::read::sampling::Sampling;
 
-/// What is read, and under which name.
+/// Options of what is read, and under which name.
 #[derive(Debug, Args)]
 pub struct Source {
     /// Name of this host in the samples: the edge's name in fleet.yaml [default: the host's name]
@@ -46,8 +46,8 @@ pub struct Source {
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_sampling,
           add = key("sample").on_reload(Reload::Poller))]
     pub sample: Sampling,
-    /// How much is read from the kernel per socket: `minimal` is tcp_info; `default` adds the congestion control
-    /// algorithm with its own state, and memory; `all` adds TOS, traffic class and priority
+    /// Data read from the kernel per socket: `minimal` is tcp_info; `default` adds the congestion
+    /// control algorithm with its own state, and memory; `all` adds TOS, traffic class and priority
     #[arg(long, value_enum, default_value = "default",
           add = key("attributes").on_reload(Reload::Poller))]
     pub attributes: AttributeSet,
@@ -58,7 +58,7 @@ pub struct Source {
     pub start_values: PathBuf,
 }
 
-/// Which network namespaces are read.
+/// Network namespaces to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs, reason = "the option's own help would be written twice")]
 pub enum Netns {
@@ -67,7 +67,7 @@ pub enum Netns {
     All,
 }
 
-/// What is requested from the kernel for each socket.
+/// Attributes to request from the kernel for each socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs, reason = "the option's own help would be written twice")]
 pub enum AttributeSet {
@@ -76,7 +76,7 @@ pub enum AttributeSet {
     All,
 }
 
-/// How sockets are followed from poll to poll.
+/// Options for following sockets from poll to poll.
 #[derive(Debug, Args)]
 pub struct Following {
     /// Leave out the last tcp_info of each connection that closes
@@ -143,7 +143,7 @@ impl Following {
     }
 }
 
-/// How many polls go into a time, at least one.
+/// Number of polls in a time, at least one.
 fn polls(time: Duration, interval: Duration) -> NonZeroU32 {
     let polls = time.as_millis() / interval.as_millis().max(1);
     u32::try_from(polls)

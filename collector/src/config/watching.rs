@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use crate::options::key;
 use crate::options::units::parse_listen;
 
-/// How the collector can be watched.
+/// Options for watching the collector.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Watching")]
 pub(crate) struct Watching {
@@ -26,14 +26,14 @@ pub(crate) struct Watching {
     pub log_level: LogLevel,
 }
 
-/// How much a message matters.
+/// Importance of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogLevel {
     /// The collector ends for it
     Error,
     /// Something is lost, late or refused
     Warn,
-    /// What an operator wants to know of a healthy collector
+    /// Facts that an operator wants to know of a healthy collector
     Info,
 }
 

@@ -1,7 +1,8 @@
-//! What starting at the proved rate would save, from this host's own connections: no file, no store.
+//! Saving of a start at the proved rate, from this host's own connections: no file, no store.
 //!
-//! [`seen`] remembers what samples show of each connection, [`paths`] makes a path of each group of destinations
-//! ([`names`]), [`gain`] and [`resample`] are its arithmetic, [`view`] shows it; here is what watches.
+//! [`seen`] remembers what samples show of each connection, [`paths`] makes a path of each group of
+//! destinations ([`names`]), [`gain`] and [`resample`] are its arithmetic, [`view`] shows it; this
+//! module watches.
 
 mod gain;
 mod names;
@@ -149,7 +150,7 @@ fn survived(result: Result<(), PollError>, is_first: bool) -> Result<Option<Poll
     }
 }
 
-/// What is not read: the estimate is of the rest.
+/// Reports what is not read: the estimate is of the rest.
 fn notices(poller: &mut Poller, reporter: &Reporter) {
     for notice in poller.notices() {
         reporter.complain(notice);

@@ -1,4 +1,4 @@
-//! How destinations are grouped: by PoP, by autonomous system, else by prefix.
+//! Groups destinations: by PoP, by autonomous system, else by prefix.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -61,7 +61,7 @@ impl Names {
 #[derive(Debug, Default)]
 struct Prefixes {
     names: HashMap<(u128, u8), String>,
-    /// That there are, longest first; an IPv4 prefix is its mapped one.
+    /// Lengths that there are, longest first; an IPv4 prefix is its mapped one.
     lengths: Vec<u8>,
 }
 

@@ -20,7 +20,7 @@ const LEAST_MET: usize = 3;
 const MET_QUANTILE: f64 = 0.5;
 /// The quantile of the others' rates, which are lower bounds.
 const REACHED_QUANTILE: f64 = 0.75;
-/// What counts as one observation: connections of the same minutes meet the same path.
+/// Time of one observation, microseconds: connections of the same minutes meet the same path.
 const SLOT_US: i64 = 300_000_000;
 
 /// The saving of answers of one size.
@@ -28,7 +28,7 @@ const SLOT_US: i64 = 300_000_000;
 pub(super) struct Saving {
     /// Bytes.
     pub size: u64,
-    /// What a transfer takes that starts with the kernel's default, and with what the path has proved, ms.
+    /// Time of a transfer from the kernel's default, and from what the path has proved, ms.
     pub default_ms: f64,
     /// The time by default is that of answers of this size, and no model's.
     pub is_measured: bool,
@@ -49,9 +49,9 @@ pub(super) struct Estimate {
     pub ip_version: u8,
     /// Whether the rate is the path's, or what was reached at least.
     pub is_met: bool,
-    /// That the rate is of.
+    /// Connections that the rate is of.
     pub connections: u64,
-    /// That began while it watched, and of them those that sent so many bytes.
+    /// Connections that began while it watched; in `fresh_from` those that sent so many bytes.
     pub fresh: u64,
     /// See `fresh`.
     pub fresh_from: [u64; SIZES.len()],
@@ -59,7 +59,7 @@ pub(super) struct Estimate {
     pub rtt_ms: Interval,
     /// The rate of a single connection, bytes a second.
     pub rate: Interval,
-    /// That the law would give, segments.
+    /// Window that the law would give, segments.
     pub window: f64,
     /// By size.
     pub savings: [Saving; SIZES.len()],
@@ -83,7 +83,7 @@ pub(super) struct Estimates {
 /// A group's connections, each with what names it.
 type Members<'a> = Vec<((u64, u64), &'a Connection)>;
 
-/// What each group would gain.
+/// Estimates the gain of each group.
 pub(super) fn estimates(seen: &Seen, names: &Names) -> Estimates {
     let mut groups: BTreeMap<(String, u8), Members<'_>> = BTreeMap::new();
     let mut known: HashMap<IpAddr, String> = HashMap::new();
@@ -163,7 +163,8 @@ fn estimate(name: String, ip_version: u8, members: &Members<'_>) -> Option<Estim
 /// A group's path: as its connections show it, then of resamples.
 struct Drawn {
     is_met: bool,
-    /// That it is of, before some were picked; whether these are so few that resamples would show the same.
+    /// Connections behind it, before some were picked; whether these are so few that resamples
+    /// would show the same.
     connections: u64,
     is_few: bool,
     /// Bytes, where receivers said.

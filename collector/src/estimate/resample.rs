@@ -50,8 +50,9 @@ impl Interval {
     }
 }
 
-/// How often each observation counts: as they are, then in [`DRAWS`] resamples. `slots` are the observations' times; those of
-/// one slot are drawn together where there are enough slots. The same slots give the same draws.
+/// Number of times that each observation counts: as they are, then in [`DRAWS`] resamples. `slots`
+/// are the observations' times; those of one slot are drawn together where there are enough slots.
+/// The same slots give the same draws.
 pub(super) fn draws(slots: &[u64]) -> Vec<Vec<u32>> {
     let mut clusters = slots.to_vec();
     clusters.sort_unstable();
@@ -95,7 +96,7 @@ pub(super) fn quantile(values: &[f64], weights: &[u32], times: &[u32], share: f6
     let mut passed = 0.0;
     for &at in &order {
         passed += weight(at);
-        // What floating point adds to the share is no connection.
+        // A rounding error in the share is not a connection.
         if passed >= total * share * (1.0 - 1e-12) && passed > 0.0 {
             return values[at];
         }

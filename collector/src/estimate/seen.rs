@@ -1,4 +1,4 @@
-//! What samples show of each connection, as `sql/advise/evidence.sql` reads it from the store.
+//! Evidence of each connection from samples, as `sql/advise/evidence.sql` reads it from the store.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -145,8 +145,8 @@ impl Connection {
         u32::try_from(bytes / 1000).unwrap_or(u32::MAX).max(1)
     }
 
-    /// How many times as long as slow start at its best one answer took that no edge's program started, and whether it can
-    /// have begun with the default.
+    /// Time of one answer that no edge's program started, as a multiple of slow start's at its
+    /// best, and whether it can have begun with the default.
     pub(super) fn slowness(&self) -> Option<(f64, bool)> {
         let is_timed = self.is_fresh && !self.is_given && self.requests == 1;
         let took = self.took_us.filter(|_| is_timed)? as f64;
@@ -181,7 +181,7 @@ impl Seen {
         all.filter(|(key, one)| !self.is_local(key.0, one.peer))
     }
 
-    /// How many were to this host itself.
+    /// Number of connections to this host itself.
     pub(super) fn local(&self) -> usize {
         self.len() - self.connections().count()
     }
@@ -192,12 +192,12 @@ impl Seen {
             .is_some_and(|own| peer.is_loopback() || own.contains(&(netns, peer)))
     }
 
-    /// How many there are.
+    /// Number of connections.
     pub(super) fn len(&self) -> usize {
         self.connections.len()
     }
 
-    /// How many more were met, counted up to as many again.
+    /// Number of others that were met, counted up to as many again.
     pub(super) fn left_out(&self) -> usize {
         self.left_out.len()
     }

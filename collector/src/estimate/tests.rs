@@ -178,7 +178,7 @@ fn connections_beyond_the_limit_are_left_out_and_counted_up_to_as_many() {
         text.contains("\n2 connections beyond 200000 were left out"),
         "{text}"
     );
-    // What is known is followed further.
+    // A known connection is followed further.
     let mut more = sample(1, PEER, RATE);
     more.bytes_sent = Some(7_000_000);
     seen.take(&more);

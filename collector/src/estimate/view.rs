@@ -26,7 +26,7 @@ fn averaged(found: &Estimates) -> Vec<&Estimate> {
     }
 }
 
-/// What the first line says: means over connections that began, else over groups; ms.
+/// Values of the first line: means over connections that began, else over groups; ms.
 fn mean(groups: &[&Estimate]) -> (f64, f64) {
     let all: u64 = groups.iter().map(|one| one.fresh).sum();
     let (mut default, mut saved, mut weights) = (0.0, 0.0, 0.0);

@@ -32,7 +32,7 @@ struct GetInfo {
     info: u64,
 }
 
-/// How struct bpf_map_info begins.
+/// Beginning of struct bpf_map_info.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MapInfo {
@@ -48,7 +48,7 @@ pub(crate) struct MapInfo {
     pub(crate) max_entries: u32,
 }
 
-/// What is done with a map: each needs the same right to the file that is its pin.
+/// Access to a map: each kind needs the same right to the file that is its pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// It is read.

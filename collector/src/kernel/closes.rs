@@ -103,7 +103,7 @@ pub(crate) enum DrainError<E> {
     /// A system call failed.
     #[error("cannot read close events from the kernel: {0}")]
     Socket(io::Error),
-    /// Whoever takes the rows failed.
+    /// The receiver of the rows failed.
     #[error(transparent)]
     Consumer(E),
 }

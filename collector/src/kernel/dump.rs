@@ -25,8 +25,8 @@ const REQUEST_BYTECODE: u16 = 1;
 const REQUEST_STORAGES: u16 = 2 | 1 << 15;
 const STORAGE_MAP_FD: u16 = 1;
 
-/// Which attributes are requested from the kernel: idiag_ext, bit N - 1 for attribute N. Those above 8 have no bit; the kernel
-/// adds them where they exist.
+/// Attributes requested from the kernel: idiag_ext, bit N - 1 for attribute N. Those above 8 have
+/// no bit; the kernel adds them where they exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extensions(pub u8);
 
@@ -49,12 +49,12 @@ impl Extensions {
     pub const ALL: Self = Self(0xfe);
 }
 
-/// What to dump.
+/// A request for a dump.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// Sockets whose state's bit is set.
     pub states: u32,
-    /// What to report of each.
+    /// Attributes to report of each.
     pub attributes: Extensions,
     /// A filter's program; empty for every socket.
     pub bytecode: &'a [u8],
@@ -62,7 +62,7 @@ pub struct Request<'a> {
     pub storage: Option<BorrowedFd<'a>>,
 }
 
-/// How the kernel is queried.
+/// Way to query the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// TCPDIAG_GETSOCK, which walks the hash table once for both families.
@@ -90,7 +90,7 @@ pub enum DumpError<E> {
     /// A system call failed.
     #[error("cannot {what} the kernel's netlink socket: {source}")]
     Socket {
-        /// What was tried.
+        /// The action that failed.
         what: &'static str,
         /// The cause.
         source: io::Error,
@@ -103,7 +103,7 @@ pub enum DumpError<E> {
         /// The cause.
         source: io::Error,
     },
-    /// Whoever takes the rows failed.
+    /// The receiver of the rows failed.
     #[error(transparent)]
     Consumer(E),
 }
@@ -124,7 +124,7 @@ fn hint(source: &io::Error) -> &'static str {
     }
 }
 
-/// How a dump stands after a datagram.
+/// State of a dump after a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// More follows.

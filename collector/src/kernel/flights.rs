@@ -1,4 +1,5 @@
-//! How connections' first flights went: springtide-edge's eBPF program leaves a record of each in a ring buffer as it closes.
+//! First flights of connections: springtide-edge's eBPF program leaves a record of each in a ring
+//! buffer as it closes.
 
 use springtide_core::layout::Record;
 use zerocopy::FromBytes;

@@ -1,4 +1,4 @@
-//! What identifies this host and kernel.
+//! Identity of this host and kernel.
 
 use std::fs;
 use std::io;

@@ -29,7 +29,7 @@ pub(crate) const LIMIT: usize = 4096;
 /// f_type of nsfs, include/uapi/linux/magic.h.
 const NSFS_MAGIC: u64 = 0x6e73_6673;
 
-/// What a look around found.
+/// Result of a look around.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// A path to each namespace, by inode.
@@ -77,13 +77,13 @@ fn mounted_namespace(path: &Path) -> Option<u64> {
     Some(fs::metadata(path).ok()?.ino())
 }
 
-/// What a namespace is read through. All of it keeps the namespace alive.
+/// Sockets and files that a namespace is read through. Each of them keeps the namespace alive.
 pub(crate) struct Handles {
     /// For dumps.
     pub dump: DumpSocket,
     /// For close events, when they are wanted.
     pub closes: Option<CloseSocket>,
-    /// How many sockets there are; None where /proc has no number.
+    /// Reader of the number of sockets; None where /proc has no number.
     pub sockstat: Option<SockStat>,
 }
 

@@ -60,11 +60,11 @@ pub struct Message<'a> {
     pub port: u32,
     /// NLM_F_DUMP_INTR: the dump may be inconsistent.
     pub interrupted: bool,
-    /// What it carries.
+    /// Its content.
     pub body: Body<'a>,
 }
 
-/// What a message carries.
+/// Content of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
     /// A reply about a socket, or a close event: its payload.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use springtide_core::layout::LAYOUT;
 
-/// What can be pinned there.
+/// A map that can be pinned there.
 pub(crate) trait Pinned: Sized {
     /// The name of the pin.
     const NAME: &'static str;
@@ -89,7 +89,7 @@ impl<T: Pinned> Pin<T> {
         self.state = State::Refused(hinted(error));
     }
 
-    /// What is pinned, where it can be read.
+    /// The pinned map, where it can be read.
     pub(crate) fn get(&self) -> Option<&T> {
         match &self.state {
             State::Open(map) => Some(map),

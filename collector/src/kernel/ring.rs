@@ -216,7 +216,7 @@ mod tests {
                 let room = (data + 2 * SIZE - begin).min(bytes.len() as u64) as usize;
                 self.file.write_all_at(&bytes[..room], begin).unwrap();
             }
-            // What passes the end of the first copy is also its beginning.
+            // Bytes past the end of the first copy are also its beginning.
             let over = (at % SIZE + bytes.len() as u64).saturating_sub(SIZE) as usize;
             self.file
                 .write_all_at(&bytes[bytes.len() - over..], data)

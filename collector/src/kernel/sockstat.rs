@@ -1,4 +1,5 @@
-//! How many TCP sockets a network namespace has, without a walk over the hash table that all namespaces share.
+//! Number of TCP sockets in a network namespace, without a walk over the hash table that all
+//! namespaces share.
 
 use std::fs::File;
 use std::io;

@@ -1,5 +1,5 @@
-//! What connections started with: springtide-edge's eBPF program keeps it in each socket's storage, and a dump that names
-//! the storage's map carries it.
+//! Start values of connections: springtide-edge's eBPF program keeps them in each socket's storage,
+//! and a dump that names the storage's map carries them.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;

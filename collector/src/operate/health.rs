@@ -17,9 +17,9 @@ const FULL: f64 = 0.85;
 /// Why the collector does not do its work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reason {
-    /// What was looked at: `polls`, or the sink's name.
+    /// Subject of the check: `polls`, or the sink's name.
     pub check: String,
-    /// What is wrong with it.
+    /// The fault.
     pub what: String,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Polls {
     pub failure: Option<String>,
 }
 
-/// How far each sink has come, and since when it has made no progress.
+/// Progress of each sink, and since when it has made none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
     sinks: Vec<(Book, Instant)>,

@@ -19,7 +19,7 @@ const CONNECTIONS: usize = 16;
 /// A thread keeps little on its stack, bytes.
 const STACK: usize = 128 * 1024;
 
-/// What is answered to one path.
+/// Answer to one path.
 #[derive(Debug)]
 pub(crate) struct Answer {
     /// The status code.
@@ -138,7 +138,7 @@ fn read_head(client: &mut TcpStream, deadline: Instant) -> io::Result<Vec<u8>> {
     Ok(request)
 }
 
-/// What to answer, and whether with its body.
+/// The answer, and whether it goes with its body.
 fn answer_to(request: &[u8], answer: &impl Fn(&str) -> Option<Answer>) -> (Answer, bool) {
     let line = request
         .split(|&byte| byte == b'\r')

@@ -1,5 +1,5 @@
-//! What the collector writes on standard error while it runs: events of `tracing`, one line each, in the form that its
-//! reader wants.
+//! Messages of the collector on standard error while it runs: events of `tracing`, one line each,
+//! in the form that its reader wants.
 
 use std::fmt;
 use std::io::{self, IsTerminal};

@@ -1,4 +1,4 @@
-//! What is counted, as metrics in Prometheus' text format (version 0.0.4).
+//! Metrics of a running collector, in Prometheus' text format (version 0.0.4).
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const BOUNDS: [f64; 12] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0,
 ];
 
-/// How long polls took.
+/// Durations of polls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Durations {
     buckets: [u64; BOUNDS.len()],
@@ -41,7 +41,7 @@ impl Durations {
     }
 }
 
-/// What the process costs, from /proc/self.
+/// Cost of the process, from /proc/self.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Process {
     /// User and system time.
@@ -61,9 +61,9 @@ pub(crate) struct Snapshot {
     pub stats: Stats,
     /// Where rows went.
     pub books: Books,
-    /// What the queue holds, and its limit in bytes, if there is one.
+    /// Contents of the queue, and its limit in bytes, if there is one.
     pub queue: Option<(Held, u64)>,
-    /// How long polls took.
+    /// Durations of polls.
     pub durations: Durations,
     /// When the last successful poll ended, since the epoch.
     pub last_success: Option<Duration>,
@@ -71,7 +71,7 @@ pub(crate) struct Snapshot {
     pub interval: Duration,
     /// Whether /healthz would answer 200.
     pub healthy: bool,
-    /// What the process costs.
+    /// Cost of the process.
     pub process: Process,
 }
 

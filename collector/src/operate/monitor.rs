@@ -1,4 +1,5 @@
-//! What is known of a running collector: the reader's thread records every poll, those of [`http`](super::http) read it.
+//! State of a running collector: the reader's thread records every poll, those of
+//! [`http`](super::http) read it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use crate::operate::run::wall_clock;
 use crate::spool::queue::{Gauge, Held};
 use crate::stats::Stats;
 
-/// What is known of a running collector.
+/// State of a running collector.
 pub(crate) struct Monitor {
     accounting: Arc<Accounting>,
     queue: Option<Gauge>,
@@ -125,7 +126,7 @@ impl Monitor {
         health::reasons(&state.polls, &state.progress, &books, self.held(), now)
     }
 
-    /// What the queue holds, and its limit, bytes.
+    /// Contents of the queue, and its limit, bytes.
     fn held(&self) -> Option<(Held, u64)> {
         let gauge = self.queue.as_ref()?;
         Some((gauge.held(), gauge.limits().bytes))

@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 #[derive(Debug)]
 pub(crate) struct Notifier {
     socket: Option<UnixDatagram>,
-    /// How often the manager wants a sign of life; half of the time after which it would end us.
+    /// Interval of signs of life for the manager; half of the time after which it would end us.
     every: Option<Duration>,
     last: Option<Instant>,
 }

@@ -99,7 +99,7 @@ impl Operator {
                 "configuration read again: this waits for a restart: {names}"
             ));
         }
-        // What waits goes on being what it was, so that it is reported the next time too.
+        // A key that waits keeps its old value, so that it is reported the next time too.
         for (new, old) in settings.iter_mut().zip(&self.settings) {
             if new.key.reload() == Reload::Restart {
                 new.clone_from(old);

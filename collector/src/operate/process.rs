@@ -1,4 +1,4 @@
-//! What the process costs, as /proc/self has it (proc_pid_stat(5)).
+//! Cost of the process, as /proc/self has it (proc_pid_stat(5)).
 
 use std::fs;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::metrics::Process;
 use crate::kernel::host;
 use crate::operate::run::wall_clock;
 
-/// What can be read of it; zero for what cannot.
+/// Reads what can be read of it; zero for what cannot.
 pub(super) fn read() -> Process {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let uptime = Duration::from_nanos(host::uptime_ns());

@@ -21,7 +21,7 @@ pub(crate) enum RunError {
     Sink(#[from] SinkError),
 }
 
-/// Whoever looks after a run.
+/// Looks after a run.
 pub(crate) trait Overseer {
     /// A poll has ended, `took` after it began.
     fn polled(&mut self, result: Result<(), &PollError>, took: Duration, stats: &Stats);
@@ -40,7 +40,7 @@ pub(crate) trait Overseer {
     fn stopping(&mut self);
 }
 
-/// What a run works with.
+/// Parts that a run works with.
 pub(crate) struct Running<'a> {
     /// Reads the sockets.
     pub(crate) poller: &'a mut Poller,
@@ -50,11 +50,11 @@ pub(crate) struct Running<'a> {
     pub(crate) sink: &'a mut dyn Sink,
     /// When polls are due.
     pub(crate) schedule: Schedule,
-    /// How many polls there are at most.
+    /// Number of polls at most.
     pub(crate) polls: Option<u64>,
-    /// What ends the run, or has the configuration read again.
+    /// Signals that end the run, or have the configuration read again.
     pub(crate) signals: &'a mut Signals,
-    /// What is counted.
+    /// The counters.
     pub(crate) stats: &'a mut Stats,
     /// Looks after the run.
     pub(crate) overseer: &'a mut dyn Overseer,

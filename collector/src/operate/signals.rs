@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
-/// What a signal requests.
+/// Request of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// SIGINT or SIGTERM: finish.
@@ -46,7 +46,7 @@ impl Signals {
         Ok(signals)
     }
 
-    /// What the signals so far request. A signal that comes later can be waited for.
+    /// Request of the signals so far. A signal that comes later can be waited for.
     pub(crate) fn request(&mut self) -> Option<Request> {
         // The bytes only wake; the flags hold what came.
         while matches!(self.wake.read(&mut [0; 64]), Ok(1..)) {}

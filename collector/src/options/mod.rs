@@ -1,12 +1,12 @@
-//! How an option of `run` is declared: beside the option itself stand its key in the configuration file and what a reload
-//! does with it. [`units`] and [`names`] read what options hold.
+//! Declaration of an option of `run`: beside the option itself stand its key in the configuration
+//! file and what a reload does with it. [`units`] and [`names`] read what options hold.
 
 pub(crate) mod names;
 pub(crate) mod units;
 
 use clap::builder::ArgExt;
 
-/// What SIGHUP does with a key whose value has changed.
+/// Effect of SIGHUP on a key whose value has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reload {
     /// Nothing: it waits for a restart.
@@ -23,7 +23,7 @@ pub enum Reload {
 pub(crate) struct Key {
     /// Section and name, joined by a dot; at the top of the file the name alone.
     pub path: &'static str,
-    /// What SIGHUP does with it.
+    /// Effect of SIGHUP on it.
     pub reload: Reload,
 }
 

@@ -1,4 +1,5 @@
-//! Which connections are sampled: always the same ones, in polls and in close records, on every kernel and over restarts.
+//! Chooses the connections to sample: always the same ones, in polls and in close records, on every
+//! kernel and over restarts.
 
 /// The bits of a cookie spread evenly: the finalizer of splitmix64 (Vigna, 2015). Cookies are counters.
 #[inline(always)]
@@ -23,7 +24,7 @@ impl Sampling {
         (one_in > 0).then_some(Self { one_in })
     }
 
-    /// How many sockets each sampled one represents.
+    /// Number of sockets that each sampled one represents.
     pub fn weight(self) -> u32 {
         self.one_in
     }

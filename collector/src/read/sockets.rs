@@ -1,8 +1,9 @@
-//! What is remembered of the sockets of a network namespace from one walk to the next, 16 bytes for each: open
+//! Remembers the sockets of a network namespace from one walk to the next, 16 bytes for each: open
 //! addressing, keyed by cookie.
 //!
-//! Nothing is taken out of its place: what the last two walks did not give is left behind when the table is made anew.
-//! That happens when it fills, when it has become far too large, and when walks can be numbered no further.
+//! Nothing is taken out of its place: sockets that the last two walks did not give are left behind
+//! when the table is made anew, which happens when it fills, when it has become far too large, and
+//! when walks can be numbered no further.
 
 use std::collections::HashMap;
 
@@ -25,7 +26,7 @@ pub(crate) struct Remembered {
 
 const _: () = assert!(size_of::<Remembered>() == 16);
 
-/// What a walk's socket is to the table.
+/// State of a walk's socket in the table.
 pub(crate) enum Visit<'a> {
     /// Not known before.
     New(&'a mut Remembered),
@@ -45,7 +46,7 @@ pub(crate) struct SocketTable {
     walk: u16,
     seen: usize,
     touched: u64,
-    /// What connections started with, of those of which it is known: only where springtide-edge sets it.
+    /// Start values of connections, as far as they are known: only where springtide-edge sets them.
     starts: HashMap<u64, Start>,
 }
 
@@ -125,7 +126,7 @@ impl SocketTable {
         Visit::Known(place)
     }
 
-    /// What is known of the socket, if anything.
+    /// Finds the socket, if it is known.
     pub(crate) fn find(&self, cookie: u64) -> Option<&Remembered> {
         if self.places.is_empty() {
             return None;
@@ -147,7 +148,7 @@ impl SocketTable {
         }
     }
 
-    /// What the socket started with, if that is known.
+    /// Start values of the socket, if they are known.
     pub(crate) fn start(&self, cookie: u64) -> Option<&Start> {
         if self.starts.is_empty() {
             return None;

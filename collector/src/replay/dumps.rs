@@ -1,5 +1,6 @@
-//! Which dump of a capture a message belongs to, and whether that is of TCP sockets. Programs number their requests alike (ss
-//! always takes the same number), so that dumps of different protocols run into each other.
+//! Finds the dump of a capture that a message belongs to, and tells whether that is of TCP sockets.
+//! Programs number their requests alike (ss always takes the same number), so that dumps of
+//! different protocols run into each other.
 
 use crate::kernel::inet_diag::{AF_INET, AF_INET6, AttributeIter, SocketView, attribute};
 use crate::kernel::netlink::{Body, Message, Messages};
@@ -22,7 +23,7 @@ const OPEN: usize = 64;
 #[derive(Default)]
 pub(super) struct Dumps {
     open: Vec<Dump>,
-    /// How many have begun to be answered.
+    /// Number of dumps that have begun to be answered.
     numbered: u64,
 }
 

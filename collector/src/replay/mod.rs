@@ -21,7 +21,7 @@ pub enum ReplayError {
     /// The file is not a capture of netlink.
     #[error(transparent)]
     Pcap(#[from] PcapError),
-    /// Whoever takes the rows failed.
+    /// The receiver of the rows failed.
     #[error(transparent)]
     Sink(#[from] SinkError),
 }

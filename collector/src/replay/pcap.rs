@@ -27,7 +27,7 @@ const PACKET_LIMIT: usize = 1 << 20;
 pub struct PcapError {
     /// Bytes from the file's start.
     pub offset: u64,
-    /// What is wrong there.
+    /// The fault there.
     pub what: String,
 }
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::sample::json::{address, state_name};
 use crate::sample::proto::{TcpSample, TcpState};
 
-/// What is shown of a sample.
+/// The part of a sample that is shown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Connection {
     /// Names the socket within the boot: inode of its network namespace and its cookie.
@@ -161,7 +161,7 @@ impl Column {
         }
     }
 
-    /// How two connections compare in it: what is absent comes last, whichever way the others go.
+    /// Compares two connections in it: an absent value comes last, whichever way the others go.
     pub(crate) fn compare(self, a: &Connection, b: &Connection, descending: bool) -> Ordering {
         let by = |a: Ordering| if descending { a.reverse() } else { a };
         if !self.is_text() {

@@ -11,10 +11,10 @@ use crate::kernel::inet_diag::{Attribute, SocketView, attribute};
 use crate::kernel::starts::{self, Found, Start};
 use crate::stats::Stats;
 
-/// What all samples of a collector have in common.
+/// Values that all samples of a collector in one namespace share.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
-    /// What the collector calls its host.
+    /// The collector's name for its host.
     pub host: String,
     /// The PoP, empty when not given.
     pub pop: String,
@@ -24,8 +24,9 @@ pub struct Identity {
     pub netns: u64,
 }
 
-/// How the kernel lays out the last four bytes of a 280-byte tcp_info. Linux 6.18 has two 16-bit numbers there, later
-/// kernels repack them into bit fields without changing the length, so that only the kernel's release distinguishes them.
+/// Layout of the last four bytes of a 280-byte tcp_info. Linux 6.18 has two 16-bit numbers there,
+/// later kernels repack them into bit fields without changing the length, so that only the kernel's
+/// release distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccEcn {
     /// Linux 6.18: accecn_fail_mode and accecn_opt_seen are read.
@@ -55,12 +56,12 @@ pub struct Encoder {
     starts: Option<u32>,
 }
 
-/// What is remembered of a socket for its close event, which does not have it.
+/// Values remembered of a socket for its close event, which does not have them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Noted<'a> {
     /// The bytes that name its congestion control algorithm.
     pub algorithm: Option<&'a [u8]>,
-    /// What it started with.
+    /// Its start values.
     pub start: Option<Start>,
 }
 
@@ -269,7 +270,7 @@ impl Encoder {
     }
 }
 
-/// What the socket started with, if its storage says so.
+/// Encodes the start values of the socket, if its storage has them.
 #[inline(never)]
 fn started(
     attribute: &[u8],

@@ -94,7 +94,7 @@ pub(crate) const BOOT_ID_LIMIT: usize = 36;
 pub(crate) const NAME_LIMIT: usize = 16;
 
 by_hand! {
-    /// What has no fixed place in a kernel structure; the encoder writes these itself.
+    /// Fields without a fixed place in a kernel structure; the encoder writes these itself.
     by_hand {
         time_unix_us: 1, "int64", 11;
         host: 2, "string", 3 + HOST_LIMIT;
@@ -125,7 +125,7 @@ by_hand! {
 }
 
 by_hand! {
-    /// What only a record of first flights has, some of it only where it happened.
+    /// Fields that only a record of first flights has, some of them only where it happened.
     flight {
         started_at_once: 170, "uint32", u32::LIMIT;
         started_prefix_length: 171, "uint32", u32::LIMIT;

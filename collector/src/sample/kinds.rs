@@ -1,4 +1,4 @@
-//! How a value lies in a kernel structure: its width and how its bits are read.
+//! Layout of a value in a kernel structure: its width and how its bits are read.
 
 use super::wire::Varint;
 
@@ -11,7 +11,7 @@ compile_error!(
 pub(crate) trait Kind {
     /// Bytes that it occupies.
     const WIDTH: usize;
-    /// What it is on the wire.
+    /// Its type on the wire.
     type Value: Varint;
     /// Reads it at `at`. Panics when `bytes` ends before `at + WIDTH`: callers have checked.
     fn read(bytes: &[u8], at: usize) -> Self::Value;

@@ -1,6 +1,6 @@
 //! A field's value for readers: JSON and the table.
 
-/// What a field holds.
+/// Value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value<'a> {
     /// An unsigned number.

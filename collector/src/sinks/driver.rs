@@ -26,9 +26,9 @@ pub(crate) struct Waits {
 /// Why nothing more could be delivered.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// What failed and on what; rows wait in the queue meanwhile.
+    /// The failure and its object; rows wait in the queue meanwhile.
     pub what: String,
-    /// How long to wait.
+    /// Times to wait.
     pub waits: Waits,
     /// Whether the records that were taken and not resolved go back to the queue; else the sink keeps them.
     pub give_back: bool,

@@ -10,7 +10,8 @@ use crate::sample::batch::Message;
 use crate::spool::queue::{Gauge, Queue};
 use crate::stats::Stats;
 
-/// How long remote sinks may take for what is left at the end: a service manager waits five seconds for the whole.
+/// Time that remote sinks may take for the rest at the end: a service manager waits five seconds
+/// for the whole.
 const GRACE: Duration = Duration::from_secs(4);
 
 /// Hands messages to the sinks. Direct sinks take them in the reader's thread; remote ones, each in its own, from the

@@ -27,7 +27,7 @@ pub(crate) struct QueueOptions {
 }
 
 impl QueueOptions {
-    /// What the queue may hold.
+    /// Limits of the queue.
     pub(crate) fn limits(&self) -> Limits {
         Limits {
             bytes: self.queue_bytes,

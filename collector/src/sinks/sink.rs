@@ -1,4 +1,4 @@
-//! What takes messages in place, in the reader's thread.
+//! Sinks that take messages in place, in the reader's thread.
 
 use std::io::{self, Write};
 

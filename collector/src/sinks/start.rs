@@ -43,7 +43,7 @@ pub(crate) enum StartError {
     },
 }
 
-/// What sinks are opened with.
+/// Values that sinks are opened with.
 pub(crate) struct Opening<'a> {
     /// This host's name in the samples.
     pub host: &'a str,

@@ -23,7 +23,7 @@ use rustix::io::Errno;
 #[derive(Debug, thiserror::Error)]
 #[error("{}: cannot {what}: {source}", path.display())]
 pub struct SpoolError {
-    /// What was tried.
+    /// The action that failed.
     pub what: &'static str,
     /// On which file.
     pub path: PathBuf,

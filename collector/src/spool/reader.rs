@@ -10,7 +10,7 @@ use super::scan::Patience;
 use super::{SpoolError, failed, open_file, open_own, reading, scan};
 use crate::sample::proto::Envelope;
 
-/// What is at one position of the file.
+/// Content of one position of the file.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Item {
     /// A valid record.
@@ -24,9 +24,9 @@ pub(crate) enum Item {
     Corrupt {
         /// Where they begin.
         offset: u64,
-        /// How many they are.
+        /// Their number.
         bytes: u64,
-        /// What is wrong with the first of them.
+        /// Fault of the first of them.
         reason: String,
     },
 }

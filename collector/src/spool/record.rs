@@ -11,7 +11,7 @@ use zstd::bulk::Compressor;
 use crate::sample::batch::Message;
 use crate::sample::proto::Envelope;
 
-/// What every record begins with.
+/// Beginning of every record.
 pub(crate) const MARKER: [u8; 4] = *b"STB1";
 /// Length of a record's header, bytes.
 pub(crate) const HEADER: usize = 20;
@@ -23,7 +23,7 @@ pub(crate) const MESSAGE_LIMIT: usize = 64 << 20;
 /// Level 1 takes half the time of level 3 for 8 % more bytes (measured on a real batch).
 const LEVEL: i32 = 1;
 
-/// How a payload is compressed.
+/// Compression of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Codec {
     /// Not at all.
@@ -35,7 +35,7 @@ pub(crate) enum Codec {
 /// A record's header, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// How the payload is compressed.
+    /// Compression of the payload.
     pub codec: Codec,
     /// Rows in the message.
     pub rows: u32,

@@ -6,9 +6,10 @@ use std::os::unix::fs::FileExt;
 
 use super::record::{HEADER, Header, MARKER, PAYLOAD_LIMIT};
 
-/// How much of a file is looked at again. Behind damage every header is a guess whose whole payload must be read: records of
-/// ours lie side by side, so that all of them together are the file, and a payload hardly ever holds a marker. Headers
-/// that claim each other's bytes would take the square of the file's length.
+/// Bytes of a file that may still be looked at again. Behind damage every header is a guess whose
+/// whole payload must be read: records of ours lie side by side, so that all of them together are
+/// the file, and a payload hardly ever holds a marker. Headers that claim each other's bytes would
+/// take the square of the file's length.
 pub(crate) struct Patience(u64);
 
 impl Patience {

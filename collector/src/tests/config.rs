@@ -1,4 +1,4 @@
-//! What every key and every file must hold to.
+//! Rules that every key and every file must hold to.
 
 use proptest::prelude::*;
 

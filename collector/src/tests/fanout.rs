@@ -155,7 +155,7 @@ fn polls_are_numbered_on_a_disk_that_cannot_be_written() {
     assert!(kept.kept());
     drop(kept);
     disk.remount("ro");
-    // What is used now must not be used again by a run that goes on from the state on disk.
+    // Numbers used now must not be used again by a run that goes on from the state on disk.
     let mut unkept = Sequence::open(disk.path(), "h", "boot").unwrap();
     let numbers = [unkept.advance(), unkept.advance()];
     assert!(!unkept.kept());

@@ -1,5 +1,5 @@
-//! What somebody put into the directories of the spool and of the queue: nothing waits for it, follows it, overwrites it or
-//! stops for it.
+//! Entries that somebody put into the directories of the spool and of the queue: nothing waits for
+//! one, follows it, overwrites it or stops for it.
 
 use std::fs;
 use std::os::unix::fs::symlink;

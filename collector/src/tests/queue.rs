@@ -205,7 +205,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..120)
 }
 
-/// What must have happened to one sink, known from watching it.
+/// Events that must have happened to one sink, known from watching it.
 #[derive(Default)]
 struct Witness {
     /// In flight, in the order taken.

@@ -10,7 +10,7 @@ use crate::sample::encode::{AccEcn, Identity};
 use crate::sinks::print::json::JsonSink;
 use crate::stats::Stats;
 
-/// What a replay of `bytes` gives: the lines, the offsets that it complains of, and how it ended.
+/// Replays `bytes`; gives the lines, the offsets that it complains of, and how it ended.
 fn replayed(bytes: &[u8]) -> (Vec<u8>, Vec<u64>, Result<u64, ReplayError>) {
     let (mut lines, mut offsets) = (Vec::new(), Vec::new());
     let mut sink = JsonSink::new(&mut lines);
@@ -253,7 +253,7 @@ fn dumps_of_one_sequence_number_that_run_into_each_other_are_told_apart() {
                 let answers = [
                     socket(7, tcp, 1, 1, &[tcp_info()]),
                     socket(7, other, 2, 1, &info),
-                    // What is left of a connection has no struct tcp_info.
+                    // The rest of a closed connection has no struct tcp_info.
                     [
                         socket(7, tcp, 3, 6, &[]),
                         socket(7, tcp, 4, 10, &[tcp_info()]),

@@ -15,7 +15,7 @@ use crate::stats::Stats;
 pub(crate) struct Look {
     /// In the kernel's order.
     pub connections: Vec<Connection>,
-    /// How long the poll took.
+    /// Duration of the poll.
     pub took: Duration,
 }
 

@@ -24,7 +24,7 @@ use crate::read::poller::settings::Settings;
 use crate::read::poller::{PollError, Poller};
 use crate::sample::connection::{Column, Connection};
 
-/// How long a signal may go unseen.
+/// Time that a signal may go unseen.
 const SIGNAL_LATENCY: Duration = Duration::from_millis(100);
 
 /// Why there is no view.
@@ -38,13 +38,13 @@ pub(crate) enum TopError {
     Terminal(#[from] io::Error),
 }
 
-/// What is looked at.
+/// Parts of the view.
 pub(crate) struct Scene {
-    /// Reads it.
+    /// Reads the connections.
     pub poller: Poller,
-    /// What the poller reads; the filter can change.
+    /// Settings of the poller; the filter can change.
     pub settings: Settings,
-    /// What is shown at first.
+    /// State shown at first.
     pub model: Model,
 }
 

@@ -1,4 +1,4 @@
-//! What `top` shows, and what keys do to it. No terminal in here.
+//! State of `top`, and what keys do to it. No terminal in here.
 //!
 //! Longer than 400 lines: keys, order and groups act on one state, and its tests follow it key by key.
 
@@ -26,7 +26,7 @@ const INTERVALS: [Duration; 8] = [
     Duration::from_secs(60),
 ];
 
-/// What remains to be done after a key.
+/// Work that remains to be done after a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// Nothing but to draw.
@@ -42,7 +42,7 @@ pub(crate) enum Effect {
 pub(crate) struct Group {
     /// The prefix; None for sockets without a peer.
     pub prefix: Option<(IpAddr, u8)>,
-    /// How many.
+    /// Number of connections.
     pub connections: usize,
     /// Their sums and medians, as far as a connection's fields can hold them: RTT and window are medians, the smallest
     /// RTT is the smallest, all else are sums.
@@ -74,7 +74,7 @@ pub(crate) struct Model {
     pub filter: String,
     /// The filter that is being typed.
     pub input: Option<String>,
-    /// What went wrong last.
+    /// The last error.
     pub error: Option<String>,
     /// Whether the help is open.
     pub help: bool,
@@ -120,7 +120,7 @@ impl Model {
         &self.connections
     }
 
-    /// How many lines there are.
+    /// Number of lines.
     pub(crate) fn len(&self) -> usize {
         if self.grouped {
             self.groups.len()
@@ -206,7 +206,7 @@ impl Model {
         )
     }
 
-    /// What the keys have set, in a line.
+    /// Settings that the keys have made, in a line.
     pub(crate) fn setting(&self) -> String {
         let direction = if self.descending { "down" } else { "up" };
         let filter = if self.filter.is_empty() {
@@ -222,7 +222,7 @@ impl Model {
         )
     }
 
-    /// What a key does.
+    /// Applies a key.
     pub(crate) fn key(&mut self, key: KeyEvent) -> Effect {
         if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
             return Effect::Quit;

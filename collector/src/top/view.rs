@@ -9,7 +9,7 @@ use ratatui::widgets::{Block, Clear, Paragraph};
 use super::model::{Line, Model, SORT_KEYS};
 use crate::sample::connection::Column;
 
-/// Which columns go first when the terminal is too narrow for all.
+/// Columns that go first when the terminal is too narrow for all.
 const LEAVE_FIRST: [Column; 12] = [
     Column::Mss,
     Column::ReceiveQueue,

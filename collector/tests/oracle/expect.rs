@@ -1,5 +1,6 @@
-//! What `ss` ought to print for a decoded sample, by the rules that its output and its manual page show. Works on the
-//! JSON that `decode` prints, so that the whole way from the capture to the reader is under test.
+//! Expected output of `ss` for a decoded sample, by the rules that its output and its manual page
+//! show. Works on the JSON that `decode` prints, so that the whole way from the capture to the
+//! reader is under test.
 //!
 //! Longer than 400 lines: a rule for each of the words that `ss` prints.
 

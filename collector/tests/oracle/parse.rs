@@ -1,8 +1,9 @@
-//! What `ss` printed, taken apart: for each socket its values by name. A word that is not known is an error.
+//! Output of `ss`, taken apart: for each socket its values by name. A word that is not known is an
+//! error.
 
 use std::collections::BTreeMap;
 
-/// One socket: value texts by name. What `ss` prints as one word with several numbers has several names.
+/// One socket: value texts by name. A word of `ss` with several numbers has several names.
 pub type Values = BTreeMap<&'static str, String>;
 
 /// Words of `ss` that stand alone: they are there or not.

@@ -1,4 +1,4 @@
-//! What several of the tests need.
+//! Helpers of several of the tests.
 
 use std::collections::HashSet;
 use std::fs;
@@ -107,7 +107,7 @@ pub struct Running {
     spool: TempDir,
 }
 
-/// What a run has left.
+/// Results of a run.
 pub struct Ended {
     /// Every sample.
     pub samples: Vec<Value>,

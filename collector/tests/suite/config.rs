@@ -37,7 +37,7 @@ impl Configuration {
             .unwrap()
     }
 
-    /// What is in force, as lines.
+    /// The configuration in force, as lines.
     fn effective(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Vec<String> {
         let output = self.check(arguments, environment);
         let stderr = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,5 @@
-//! Whoever rules a network namespace may send netlink messages in it to every socket and group, as the kernel does.
+//! A process that rules a network namespace may send netlink messages in it to every socket and
+//! group, as the kernel does.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};

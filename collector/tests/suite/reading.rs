@@ -1,4 +1,5 @@
-//! What is read and how much of it: filters against the real kernel, samples, changes, attributes.
+//! Tests of what is read and how much of it: filters against the real kernel, samples, changes,
+//! attributes.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};

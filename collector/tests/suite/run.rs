@@ -147,7 +147,7 @@ fn after_a_kill_the_next_run_completes_the_file_and_counts_on() {
     let [left] = &files(spool, ".spool.open")[..] else {
         panic!("one file is left open")
     };
-    // What a crash in the middle of a write leaves.
+    // A crash in the middle of a write leaves this.
     let mut torn = fs::read(left).unwrap();
     torn.extend(b"STB1\x01\0\0\0torn");
     fs::write(left, torn).unwrap();

@@ -291,7 +291,7 @@ fn connections_are_sorted_by_what_they_did_and_filtered_by_prefix() {
         top.press(key);
         top.until_shown(&format!("sort: {column} down"));
     }
-    // What was typed before is there to go on with.
+    // The filter typed before is there to go on with.
     top.press(&format!(
         "/{}dst 127.0.0.2/32 and dport {port}\r",
         "\x7f".repeat(40)

@@ -1,6 +1,6 @@
-//! Which sockets are read, by port and address: one expression, two evaluators. The kernel runs it as inet_diag bytecode
-//! and never describes the sockets that it leaves out; [`Filter::matches`] decides the same for a close event, which the
-//! kernel does not filter.
+//! Chooses the sockets to read, by port and address: one expression, two evaluators. The kernel
+//! runs it as inet_diag bytecode and never describes the sockets that it leaves out;
+//! [`Filter::matches`] decides the same for a close event, which the kernel does not filter.
 //!
 //! `sport`, `dport` and `port` take ports and ranges (`443`, `8000-8099`), `src`, `dst` and `addr` addresses and
 //! prefixes, each a list with commas; `port` and `addr` mean either end. Conditions are joined with `not`, `and`, `or`

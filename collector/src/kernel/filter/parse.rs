@@ -10,7 +10,7 @@ use super::{CONDITIONS_LIMIT, DEPTH_LIMIT, End, Expression, Prefix};
 pub struct ParseError {
     /// Characters from the text's start, from 1.
     pub column: usize,
-    /// What is wrong there.
+    /// The mistake there.
     pub what: String,
 }
 

@@ -28,13 +28,13 @@ const TURN: u64 = 256;
 /// Records whose values are remembered at most.
 const RECORDED: usize = 8192;
 
-/// What a record is among the epoll's events, which else are inodes of namespaces.
+/// Mark of records among the epoll's events, which else are inodes of namespaces.
 pub(super) const RECORDS: u64 = 0;
 
 /// The ring buffer, and the encoder of the namespace that the last record came from.
 pub(super) struct Flights {
     pin: Pin<Ring>,
-    /// Whose rows it makes: namespace, poll.
+    /// Namespace and poll of the rows that it makes.
     encoder: Option<(u64, u64, Encoder)>,
     /// Values of the last records, by cookie: the close events of their connections follow, and no poll may have seen these.
     pub(super) recorded: HashMap<u64, Start>,
@@ -57,7 +57,7 @@ impl Poller {
             && let Some(ring) = self.flights.pin.get()
         {
             let events = epoll::EventFlags::IN;
-            // What was there before has left with its descriptor.
+            // The previous ring buffer has left with its descriptor.
             epoll::add(
                 &self.epoll,
                 ring,

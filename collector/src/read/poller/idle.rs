@@ -1,4 +1,4 @@
-//! How often a namespace is read: the law, without a clock.
+//! Decides how often a namespace is read: the law, without a clock.
 //!
 //! Each walk goes through the hash table of the whole host, whatever the namespace holds. So one without sockets is not
 //! read at all, and one in which nothing happens ever more rarely, until something does.
@@ -17,7 +17,7 @@ pub(super) struct Idle {
     in_use: Option<InUse>,
 }
 
-/// What is known without a walk.
+/// Signs that are known without a walk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signs {
     /// Number of sockets, where the kernel has it.
@@ -83,7 +83,7 @@ mod tests {
         }
     }
 
-    /// Which of the polls are walks, when nothing is ever found changed.
+    /// Tells which of the polls are walks, when nothing is ever found changed.
     fn walks(idle: &mut Idle, polls: &[Signs]) -> String {
         let walk = |signs: &Signs| {
             let due = idle.is_due(signs);

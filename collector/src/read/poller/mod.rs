@@ -51,7 +51,7 @@ pub enum PollError {
     /// A system call failed.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The action that failed.
         what: &'static str,
         /// The cause.
         source: io::Error,
@@ -89,11 +89,11 @@ pub struct Poller {
     notices: Notices,
 }
 
-/// What operators should know once.
+/// Notices that operators should get once.
 #[derive(Debug, Default)]
 struct Notices {
     known: Vec<&'static str>,
-    /// What of springtide-edge's is not read, and why.
+    /// Data of springtide-edge that are not read, and why.
     refused: BTreeMap<&'static str, String>,
     waiting: Vec<String>,
 }
@@ -197,7 +197,7 @@ impl Poller {
         self.open_own()?;
         self.scan_if_due(sink, stats)?;
         self.starts.look();
-        // What another ring buffer replaces may still hold records.
+        // A ring buffer that is replaced may still hold records.
         for _ in 0..wait::LAST_TURNS {
             if self.drain_flights(sink, stats)? == 0 {
                 break;

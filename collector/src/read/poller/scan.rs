@@ -72,7 +72,8 @@ impl Poller {
             }
         }
         for netns in gone {
-            // What closed last can be read by now: the kernel is a moment behind, which is why the first look left it.
+            // The last close events can be read by now: the kernel is a moment behind, which is why
+            // the first look kept the namespace.
             for _ in 0..LAST_TURNS {
                 if self.drain(netns, sink, stats)? == 0 {
                     break;

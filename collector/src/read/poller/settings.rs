@@ -1,4 +1,4 @@
-//! What is read, and how much of it.
+//! Choice of what is read, and how much of it.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use crate::kernel::dump::Extensions;
 use crate::kernel::filter::Filter;
 use crate::read::sampling::Sampling;
 
-/// Which network namespaces are read.
+/// Network namespaces to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// That of this process.
+    /// The namespace of this process.
     Own,
     /// Every one that is found; without the right to enter them, that of this process.
     AsAllowed,
@@ -19,16 +19,16 @@ pub enum Scope {
     All,
 }
 
-/// What is read, and how much of it.
+/// Choice of what is read, and how much of it.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Sockets whose state's bit is set. Close events are read whatever the state was.
     pub states: u32,
-    /// What is requested from the kernel for each.
+    /// Attributes to request from the kernel for each.
     pub attributes: Extensions,
     /// Sockets that are wanted; None for every one.
     pub filter: Option<Filter>,
-    /// How many of those.
+    /// Share of those to read.
     pub sampling: Sampling,
     /// When given, a socket that has not changed since it was exported is exported again only every so many polls.
     pub full_every: Option<NonZeroU32>,

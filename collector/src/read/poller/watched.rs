@@ -35,9 +35,9 @@ const TIME_WAIT: u32 = 1 << 6;
 
 /// A namespace.
 pub(super) struct Watched {
-    /// What its samples have in common.
+    /// Values that its samples share.
     pub identity: Identity,
-    /// What it is read through.
+    /// Handles that it is read through.
     pub handles: Handles,
     /// The last look for namespaces found neither a name nor a process of it.
     pub unreferenced: bool,

@@ -1,6 +1,6 @@
-//! What an answer of the server means for the rows that were sent.
+//! Meaning of a server's answer for the rows that were sent.
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The rows are there.

@@ -39,7 +39,8 @@ pub(super) fn batch(host: &str, records: Vec<Record>) -> io::Result<Batch> {
 
 /// A message without its length.
 fn envelope(mut message: &[u8]) -> &[u8] {
-    // What does not begin with a length fails to parse on the server, with the rest of the insert.
+    // A message that does not begin with a length fails to parse on the server, with the rest of
+    // the insert.
     let _ = prost::encoding::decode_varint(&mut message);
     message
 }

@@ -25,7 +25,7 @@ use crate::spool::queue::{Lane, Outcome, Record, Taken};
 /// Largest insert before compression, bytes: some 25,000 rows.
 const BATCH: usize = 8 << 20;
 
-/// How long to wait for a record.
+/// Time to wait for a record.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// After what passes by itself.

@@ -22,10 +22,10 @@ use crate::spool::queue::{Lane, Outcome, Record, Taken};
 /// The broker has at most this many messages at a time that it has not acknowledged, each up to 0.5 MiB.
 const WINDOW: usize = 16;
 
-/// How long to wait for a record when nothing is in flight; librdkafka's complaints wait as long.
+/// Time to wait for a record when nothing is in flight; librdkafka's complaints wait as long.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// How long to wait for acknowledgements before looking for records again.
+/// Time to wait for acknowledgements before looking for records again.
 const POLL: Duration = Duration::from_millis(5);
 
 /// The same when none came the last time: the broker is slow or away.
@@ -57,7 +57,7 @@ struct Context {
     reports: Mutex<Vec<Report>>,
 }
 
-/// What became of a message.
+/// Outcome of a message.
 struct Report {
     /// Without its bytes, unless they are needed again.
     record: Record,
@@ -102,7 +102,7 @@ impl ProducerContext for Context {
 }
 
 impl Context {
-    /// What has come since the last time.
+    /// Takes the reports since the last time.
     fn reports(&self) -> Vec<Report> {
         std::mem::take(&mut *self.lock())
     }

@@ -93,7 +93,7 @@ fn read_properties(path: &Path) -> Result<Vec<(String, String)>, String> {
 }
 
 impl KafkaOptions {
-    /// What librdkafka gets.
+    /// Configuration of librdkafka.
     fn config(&self) -> Result<ClientConfig, String> {
         let mut config = ClientConfig::new();
         config.set_log_level(RDKafkaLogLevel::Warning);

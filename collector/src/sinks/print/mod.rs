@@ -13,7 +13,7 @@ use super::start::{Opened, Opening, SinkOptions, StartError};
 use super::stdout;
 use crate::options::key;
 
-/// How `run` prints samples.
+/// Form in which `run` prints samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Print {
     /// Aligned columns for people

@@ -1,8 +1,8 @@
-//! How far a sink has come, kept over restarts.
+//! Position of a sink, kept over restarts.
 //!
-//! One line of constant length, written over in place: unlike a fresh file and a rename that works on a full disk, and a
-//! killed process leaves the line whole. What a power cut tears does not check; the sink then starts from the oldest
-//! record, and delivery is at least once.
+//! One line of constant length, written over in place: unlike a fresh file and a rename, this works
+//! on a full disk, and a killed process leaves the line whole. A line that a power cut tears fails
+//! its check; the sink then starts from the oldest record, and delivery is at least once.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -48,7 +48,7 @@ impl CursorFile {
 
 fn read(file: &mut File) -> io::Result<Option<Position>> {
     let mut text = String::new();
-    // What is not text is not a cursor either.
+    // A file that is not text is not a cursor either.
     match file.take(256).read_to_string(&mut text) {
         Err(error) if error.kind() != io::ErrorKind::InvalidData => Err(error),
         _ => Ok(parse(&text)),

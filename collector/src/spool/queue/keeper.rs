@@ -1,4 +1,5 @@
-//! What the reader must not wait for: syncing, removing and ageing segments, in a thread of its own.
+//! Work that the reader must not wait for: syncing, removing and ageing segments, in a thread of
+//! its own.
 
 use std::fs;
 use std::io;

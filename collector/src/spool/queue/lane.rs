@@ -40,7 +40,7 @@ impl Record {
     }
 }
 
-/// What a lane has for its sink.
+/// Answer of a lane to its sink.
 #[derive(Debug)]
 pub(crate) enum Taken {
     /// The next record.
@@ -62,7 +62,7 @@ pub(crate) struct Lane {
     delivered: u64,
 }
 
-/// What lies at a place.
+/// Content of a place.
 enum Found {
     Record(Record, u64),
     /// Nothing up to here.
@@ -139,7 +139,7 @@ impl Lane {
         closing.is_some_and(|closing| Instant::now() >= closing)
     }
 
-    /// How many records its sink has delivered.
+    /// Number of records that its sink has delivered.
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered
     }

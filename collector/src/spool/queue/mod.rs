@@ -46,7 +46,7 @@ const SEGMENT: u64 = 16 << 20;
 /// The disk is tried again after the first time, then after twice as long, up to the second.
 const RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
-/// What the queue may hold.
+/// Limits of the queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Bytes on disk.
@@ -71,7 +71,7 @@ pub(crate) enum QueueError {
     },
 }
 
-/// What the queue holds now.
+/// Contents of the queue now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
     /// Bytes on disk.
@@ -126,7 +126,7 @@ impl Shared {
 pub(crate) struct Gauge(Arc<Shared>);
 
 impl Gauge {
-    /// What the queue may hold.
+    /// Limits of the queue.
     pub(crate) fn limits(&self) -> Limits {
         self.0.limits()
     }
@@ -136,7 +136,7 @@ impl Gauge {
         *self.0.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
-    /// What the queue holds now.
+    /// Contents of the queue now.
     pub(crate) fn held(&self) -> Held {
         self.0.held()
     }
@@ -322,7 +322,7 @@ impl Disk {
             }
         };
         if let Err(error) = file.write_all(record) {
-            // What is left of a part of a record is cut when the queue is opened again.
+            // Any leftover of a torn record is cut when the queue is opened again.
             let _ = if *end == 0 {
                 fs::remove_file(self.shared.path(*id))
             } else {

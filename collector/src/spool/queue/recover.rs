@@ -98,7 +98,7 @@ fn cursor(path: &Path) -> io::Result<(Option<CursorFile>, Position)> {
     Ok((file, position.unwrap_or_default()))
 }
 
-/// How many rows of a segment a cursor has passed.
+/// Number of rows of a segment that a cursor has passed.
 fn passed(id: u64, records: &[Walked], cursor: Position) -> u64 {
     let before =
         |record: &&Walked| id < cursor.segment || id == cursor.segment && record.at < cursor.offset;

@@ -1,4 +1,4 @@
-//! What the queue holds and how far each sink has come: decisions only, no I/O.
+//! Contents of the queue and progress of each sink: decisions only, no I/O.
 //!
 //! The queue is a row of segments with rising numbers, each a run of records. A segment lives on disk, or in memory while
 //! the disk takes nothing. Each sink reads through a lane: it *takes* records in order, and resolves each that it took as
@@ -48,7 +48,7 @@ impl Segment {
     }
 }
 
-/// How far one sink has come.
+/// Progress of one sink.
 pub(super) struct LaneState {
     sink: SinkId,
     read: Position,
@@ -66,7 +66,7 @@ struct InFlight {
     orphan: Option<Cause>,
 }
 
-/// What became of a record.
+/// Outcome of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The receiver has it.

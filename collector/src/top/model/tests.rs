@@ -55,7 +55,7 @@ proptest! {
         for descending in [true, false] {
             let values: Vec<_> = model.connections().iter().map(|connection| value(key, connection)).collect();
             prop_assert_eq!(values.len(), connections.len());
-            // What has no value comes last either way.
+            // Connections without a value come last either way.
             let known: Vec<_> = values.iter().map_while(|value| *value).collect();
             prop_assert!(values[known.len()..].iter().all(Option::is_none));
             let in_order = |pair: &[f64]| if descending { pair[0] >= pair[1] } else { pair[0] <= pair[1] };
