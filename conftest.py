@@ -1,4 +1,4 @@
-"""How the tests share the machine's two cores."""
+"""Shares the machine's two cores among the tests."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class OneAtATime(LoadScopeScheduling):
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     def end(_: int, __: FrameType | None) -> None:
-        # What tests have made is removed on the way, as after Ctrl-C; a second signal does not interrupt that. Where
-        # something takes the exception for its own, as commands do that run in this process, it ends after that test.
+        # Things that tests have made are removed on the way, as after Ctrl-C; a second signal does not interrupt that.
+        # Where something takes the exception for its own, as commands in this process do, it ends after that test.
         signal.signal(signal.SIGTERM, lambda *_: None)
         session.shouldstop = "ended by SIGTERM"
         raise KeyboardInterrupt

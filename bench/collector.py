@@ -1,4 +1,4 @@
-"""What the collector costs beside the kernel's own floor and `ss`, and what it misses.
+"""Measures what the collector costs beside the kernel's own floor and `ss`, and what it misses.
 
 Sockets are made in a network namespace of the bench's own, half of them IPv4 and half IPv6, no two alike. Like is
 compared with like: the floor queries as the collector does (one walk for both families, the same attributes) and throws
@@ -142,13 +142,13 @@ def costs(run: Run, count: int) -> None:
 
 
 def counters(printed: bytes) -> dict[str, Any]:
-    """What `--stats` prints last."""
+    """The last line that `--stats` prints."""
     found: dict[str, Any] = json.loads(printed.splitlines()[-1])
     return found
 
 
 def completeness(run: Run, count: int) -> None:
-    """What polls and close events miss or have twice, while connections come and go.
+    """Counts what polls and close events miss or have twice, while connections come and go.
 
     The maker of sockets knows the cookies. Every held socket has to be in every poll, the first and the last too. Every
     end of a connection that came and went between polls has to have its close record.
@@ -183,7 +183,7 @@ def completeness(run: Run, count: int) -> None:
 
 
 def spooled_rows(spool: Path) -> tuple[dict[int, Counter[int]], Counter[int]]:
-    """How often each cookie is in each poll, and how often it has a close record."""
+    """Counts each cookie in each poll, and its close records."""
     polls: defaultdict[int, Counter[int]] = defaultdict(Counter)
     closes: Counter[int] = Counter()
     with subprocess.Popen([COLLECTOR, "cat", *sorted(spool.glob("*.spool"))], stdout=subprocess.PIPE) as cat:
@@ -243,7 +243,7 @@ def idle(run: Run, count: int) -> None:
 
 
 def cpu_ns(pid: int) -> int:
-    """What all threads of a process have run, nanoseconds (proc(5): schedstat)."""
+    """Time that all threads of a process have run, nanoseconds (proc(5): schedstat)."""
     return sum(int(task.read_text().split()[0]) for task in Path(f"/proc/{pid}/task").glob("*/schedstat"))
 
 

@@ -105,7 +105,7 @@ select
 from round_prefix_rates
 """
 
-# What both reads of the law touch.
+# Columns that both reads of the law touch.
 PAIR_SCANS = (
     """
     select
@@ -256,7 +256,7 @@ def _measure_starts(run: Run, store: Store) -> None:
 def _beside_bare(
     run: Run, store: Store, moment: int, scan: Callable[..., None], hot: Sequence[float], units: int
 ) -> None:
-    """What the engine alone needs to write a round, and to read it without sketches, beside the same scan."""
+    """Measures the engine alone: to write a round, and to read it without sketches, beside the same scan."""
     bare = write_bare(store, moment)
     found = in_turns(
         run.turns,
@@ -291,7 +291,7 @@ def _row_bytes(run: Run, store: Store, figures: Mapping[str, str], of: str = "tr
 
 
 def _selected_rows(store: Store) -> int:
-    """How many rows of tables this engine has read since it began."""
+    """Rows of tables that this engine has read since it began."""
     [row] = store.query("select sum(value) as n from system.events where event = 'SelectedRows'")
     return int(row["n"])
 

@@ -114,8 +114,8 @@ select concat(IPv4NumToString(toUInt32(16777216 + number * 65536)), '/16'), 6451
 from numbers(1 + intDiv({prefixes:UInt64}, 256))
 """
 
-# What the law reads of the round, and of the last decisions: the same columns of the same rows. (What a PoP with more
-# prefixes than places is asked for besides is left out: here none has.)
+# Columns that the law reads of the round, and of the last decisions, of the same rows. (The query for PoPs with more
+# prefixes than places is left out: here none has.)
 PATH_SCANS = (
     """
     select

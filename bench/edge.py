@@ -1,4 +1,4 @@
-"""What the edge's eBPF program costs: connections a second on loopback, one stream, a swap of the bundle, memory.
+"""Costs of the edge's eBPF program: connections a second on loopback, one stream, a swap of the bundle, memory.
 
 A process of one thread opens connections to itself and resets them, in a network namespace of its own: inside a cgroup
 that carries the program, and inside one that does not, in turns. `matched`: both ends of each connection match an entry
@@ -35,7 +35,7 @@ def loopback(**values: Any) -> list[dict[str, Any]]:
 
 
 def load(binary: Path, cgroup: Path, seconds: float, *how: str) -> float:
-    """What edge/examples/connect.rs prints: connections or bytes a second."""
+    """Runs edge/examples/connect.rs and returns what it prints: connections or bytes a second."""
     command = [str(binary), "--cgroup", str(cgroup), "--seconds", str(seconds), *how]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 

@@ -1,4 +1,4 @@
-"""What a rollout of 3,000 edges in five regions spends of the gate's error budget, and sees: a simulation.
+"""Simulates what a rollout of 3,000 edges in five regions spends of the gate's error budget, and sees.
 
 Waves are those of the play; each wave is judged once, with as many new connections as are given for each edge, or with
 just as many as a verdict needs. Nothing is worse after the waves: of connections 2 % lose of their first flight, then
@@ -39,7 +39,7 @@ def planned(ttl_s: int) -> tuple[int, int, list[int]]:
 
 
 def was_wrong(chance: Rng, changed: int, unchanged: int, times: int) -> float:
-    """How often the gate as it was takes back a wave without harm, of `times`."""
+    """Share of `times` in which the gate as it was takes back a wave without harm."""
 
     def shares(n: int) -> tuple[np.ndarray, np.ndarray]:
         return chance.binomial(n, LOST, times) * LOST_SHARE / n, chance.binomial(n, FAILED, times) / n

@@ -1,4 +1,4 @@
-"""What a push costs on one edge: signed routes applied, beside a bare `ip -batch` of the same routes.
+"""Costs of a push on one edge: signed routes applied, beside a bare `ip -batch` of the same routes.
 
 The command is the one that the role routes installs. Both run in the same fresh network namespace, in turns.
 """

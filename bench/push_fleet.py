@@ -1,4 +1,4 @@
-"""What a push costs on a fleet: edges with routes each, through Ansible and real sshd in namespaces.
+"""Costs of a push on a fleet: edges with routes each, through Ansible and real sshd in namespaces.
 
 Whole runs of the plays, wave by wave, without gates.
 """

@@ -183,7 +183,7 @@ def transfers(lab: Lab, paths: Sequence[Path], size: int, algorithm: str, run: R
 
 
 def answers_of(run: Run, size: int) -> int:
-    """How many of this size are asked for over one connection."""
+    """Answers of this size that one connection asks for."""
     return int(run.sizes["answers"]) if size == run.sizes["answer_bytes"] else 1
 
 

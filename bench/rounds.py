@@ -74,7 +74,7 @@ from round_pairs
 where round > {since:DateTime('UTC')}
 """
 
-# What a law that looks for consistently slow prefixes needs of each: how often it was seen, and how fast it was.
+# A law that looks for consistently slow prefixes needs of each: how often it was seen, and how fast it was.
 PREFIXES = """
 select pop, client_prefix, congestion_algorithm, count() as rounds, sum(connections) as connections,
     sum(bytes_acked) as bytes_acked, avg(delivery_rate_p50_bytes_per_s) as delivery_rate, avg(retransmit_ratio) as loss
@@ -144,7 +144,7 @@ def widen(store: Store, prefixes: int, rounds: int) -> None:
 
 
 def copied_columns(store: Store, table: str, pop: str) -> str:
-    """What a copy keeps as it is: all but its keys and the sketches, which the controller's reads leave alone."""
+    """Columns that a copy keeps: all but its keys and the sketches, which the controller's reads leave alone."""
     rows = store.query(
         "select name from system.columns where database = currentDatabase() and table = {table:String} "
         "and name not in ('round', 'generation', {pop:String}) and not startsWith(type, 'AggregateFunction')",

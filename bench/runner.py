@@ -1,4 +1,4 @@
-"""What every bench shares: sizes, turns, and one form of result (docs/reference/benches.md)."""
+"""Parts that every bench shares: sizes, turns, and one form of result (docs/reference/benches.md)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Run:
     out: Path
     figures: list[dict[str, Any]] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
-    # What a bench's result has besides its figures, by key.
+    # The rest of a bench's result, by key.
     more: dict[str, Any] = field(default_factory=dict)
 
     def figure(self, name: str, values: float | Iterable[float], **labels: str | int) -> None:

@@ -37,7 +37,7 @@ from (select number as cookie, number % {prefixes} as prefix, cityHash64(number,
 """
 
 
-# How `springtide size` names what a row of these takes.
+# Names that `springtide size` has for what a row of these takes.
 SIZING = {
     "rollup_sockets": "bytes_per_socket",
     "rollup_pairs": "bytes_per_pair",

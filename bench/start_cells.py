@@ -1,4 +1,4 @@
-"""What the bench of starts measures on a path: cells, the order of their groups, and what comes of them."""
+"""Measurements of the bench of starts on a path: cells, the order of their groups, and their results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONGEST_GROUP_S = 10.0
 # Beside a bulk flow, these only: a pass would take twice as long.
 BESIDE_BULK = (1, 10)
 ASKED_SIZE = 100_000
-# What a way may send again more than the default, of its segments, and of how many times the default's p95 its own is.
+# Bounds for a way: share of its segments that it sends again more than the default, and its p95 over the default's.
 MORE_AGAIN, LATER = 0.002, 1.05
 # Draws of a bootstrap, whose lower end is the 2.5th percentile.
 DRAWS, LOWER_END = 500, 0.025
@@ -109,7 +109,7 @@ def _drawn(result: Result, seed: int) -> tuple[NDArray[np.float64], NDArray[np.f
     """The share sent again, and the p95, of as many of its groups drawn anew, DRAWS times."""
     groups_ = [one for one in result.groups if one.ms]
     chances = np.full(len(groups_), 1 / len(groups_))
-    # How often each is drawn.
+    # Times that each is drawn.
     drawn = np.random.default_rng(seed).multinomial(len(groups_), chances, DRAWS)
     resent, segments = (np.array([getattr(one, name) for one in groups_]) for name in ("resent", "segments"))
     times, group = np.array([(ms, at) for at, one in enumerate(groups_) for ms in one.ms]).T
@@ -140,7 +140,7 @@ def groups(cell: Cell, number: int) -> Iterator[Group]:
 
 @dataclass
 class Slowest:
-    """What groups of a path took at most, by the number at once: of which size, and seconds."""
+    """The longest that groups of a path took, by the number at once: of which size, and seconds."""
 
     took: dict[int, tuple[int, float]] = field(default_factory=dict)
 

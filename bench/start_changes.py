@@ -86,7 +86,7 @@ def p50(seen: Iterable[Seen], way: str) -> float:
 
 
 def connections_until_safe(seen: Sequence[Seen]) -> int:
-    """How many began after the change before ten in a row, by groups, sent again no more than the default does."""
+    """Connections begun after the change before ten in a row, by groups, send again no more than the default."""
     after = [one for one in seen if one.round >= 1]
     bound = share(one.result for one in after if one.way == "default") + MORE_AGAIN
     begun, rows = 0, [one for one in after if one.way == "springtide"]

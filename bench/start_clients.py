@@ -48,7 +48,7 @@ class Senders:
                 self._said[edge, said["peer"][0], said["peer"][1]].append(said)
 
     def take(self, edge: str, address: str, port: int) -> dict[str, Any]:
-        """What is said of the next connection of this edge to this peer; nothing, where that is not known in time."""
+        """The sender's report of the next connection of this edge to this peer; empty where none comes in time."""
         deadline = time.monotonic() + 2
         while time.monotonic() < deadline:
             with self._lock:
@@ -59,7 +59,7 @@ class Senders:
 
 
 class Client:
-    """What fetches behind a path, one group after another."""
+    """Fetches behind a path, one group after another."""
 
     def __init__(self, lab: Lab, path: Path, senders: Senders) -> None:
         self._lab, self.path, self._senders = lab, path, senders

@@ -52,7 +52,7 @@ class Closed:
                 one.wait(10)
 
     def __call__(self, lab: Lab, paths: Sequence[Path], edges: int, learn: Callable[[float], None]) -> None:
-        # What it has learnt of the paths stays; what is beside it, or who else starts, is new.
+        # Knowledge of the paths stays; what is beside it, or who else starts, is new.
         rounds = max(2, self._rounds // 2) if self._begun else self._rounds
         self._begun = True
         for number in range(rounds):

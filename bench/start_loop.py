@@ -101,7 +101,7 @@ def standing(lab: Lab, paths: Sequence[Path], learn_s: float) -> Iterator[None]:
         try:
             load.stop()
         except LabError as error:
-            # What was measured stands: these connections only stood idle.
+            # The measurements stand: these connections only stood idle.
             progress(str(error))
 
 
@@ -178,7 +178,7 @@ def measure_paths(run: Run, lab: Lab, paths: Sequence[Path], springtide: Springt
                 if bulk:
                     stack.enter_context(bulk_flows(lab, paths))
                 springtide(lab, paths, edges, partial(learn, {client: turns_of() for client in clients}, edges))
-                # What the program remembers of before is not of these cells.
+                # The program's memory of before is not of these cells.
                 time.sleep(QUIET_S)
                 until = time.monotonic() + run.sizes["phase_seconds"]
                 running = [

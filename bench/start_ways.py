@@ -1,4 +1,4 @@
-"""How the edges of each way start connections: Riptide's routes, given values by the edge's program."""
+"""Makes the edges of each way start connections: Riptide's routes, given values by the edge's program."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Springtide(Protocol):
 
 
 class Given:
-    """What the law would have to find out: the path's rate x 0.95, divided among the edges that start, and the window
-    that it fills in a round trip."""
+    """Values that the law would have to find: the path's rate x 0.95, divided among the edges that start, and the
+    window that it fills in a round trip."""
 
     def __init__(self, directory: File) -> None:
         self._directory = directory

@@ -1,1 +1,1 @@
-"""What the sources claim, measured again on this machine: `python -m evidence`, or `make evidence` (docs/evidence)."""
+"""Measures the sources' claims again on this machine: `python -m evidence`, or `make evidence` (docs/evidence)."""

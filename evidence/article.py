@@ -96,7 +96,7 @@ def everywhere(lab: Lab, way: str, algorithm: str) -> None:
 
 
 def entries(chosen: Sequence[Path]) -> list[dict[str, Any]]:
-    """Of a bundle, in its order."""
+    """Entries of a bundle, in its order."""
     congestion = {"algorithm": "bbr", "from_bytes": FROM_BYTES}
     ordered = sorted(chosen, key=lambda path: path.number)
     return [{"prefix": path.prefixes()[at], "congestion": congestion} for at in (0, 1) for path in ordered]

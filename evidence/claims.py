@@ -19,7 +19,7 @@ SOURCES = {
 
 @dataclass(frozen=True)
 class Claim:
-    """What a source states at a `place`: a number in `unit`, None where it gives none.
+    """A source's statement at a `place`: a number in `unit`, None where it gives none.
 
     `sense` says what keeps it: as much (`least`), as little (`most`), or the same (`same`) up to `within`. Without a
     number `within` is the bound, and ours. `why`: one sentence on what makes ours differ.

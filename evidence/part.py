@@ -31,7 +31,7 @@ class Figure:
 
 @dataclass
 class Found:
-    """What a part has measured, by the claims' ids, and what its pages show."""
+    """A part's measurements, by the claims' ids, and what its pages show."""
 
     measured: dict[str, Measured] = field(default_factory=dict)
     figures: list[Figure] = field(default_factory=list)

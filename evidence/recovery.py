@@ -1,4 +1,4 @@
-"""What loss costs, and what recovery by bundles saves: the cells of `bench recovery`, in the form of claims.
+"""Measures what loss costs and recovery by bundles saves: the cells of `bench recovery`, in the form of claims.
 
 Fresh connections over a round trip of 50 ms and 100 Mbit/s lose packets at random in both directions, as the kernel
 recovers and as bundles say, at the same time. `both` is what a server has towards clients of others, beside a timeout
@@ -118,7 +118,7 @@ def less(name: str, default: Seen, ours: Seen, quantile: float | None = None) ->
 
 
 def cost(default: Seen) -> dict[str, Measured]:
-    """What loss costs by default. Pairs are drawn together: whether a connection lost something, and its time."""
+    """Costs of loss by default. Pairs are drawn together: whether a connection lost something, and its time."""
     ms, lost = np.array(default.ms), lossy(default)
     late = np.array([float(any(one)) for one in zip(default.timeouts, default.syn, default.synack, strict=True)])
     single = np.array([float(again == 1) for again in default.again])

@@ -44,7 +44,7 @@ class Riptide:
         self._thread.join(30)
 
     def window(self, edge: str, host: str) -> int | None:
-        """What new connections of an edge to a host start with; None for the default."""
+        """Window of new connections of an edge to a host; None for the default."""
         value, _ = self._history.get((edge, host), (0.0, 0.0))
         return round(min(self._most[edge], max(LEAST, value))) if value else None
 
@@ -80,5 +80,5 @@ class Riptide:
 
 
 def addresses(lab: Lab, path: Path) -> Sequence[Address]:
-    """Of the client behind a path."""
+    """Addresses of the client behind a path."""
     return lab.topology.edge(path.edge()).addresses

@@ -1,4 +1,4 @@
-"""What an edge that enforces by eBPF has of its own: a cgroup for its processes, and a place for the program's pins.
+"""Gives an edge that enforces by eBPF its own cgroup, for its processes, and a place for the program's pins.
 
 All pins of a lab stand in one BPF file system, mounted in the lab's directory: what is mounted nowhere any more pins
 nothing. The cgroup has the name of the edge's namespace, directly below cgroup2's root, which itself is never used.

@@ -123,7 +123,7 @@ async def _probe(one: dict[str, Any], start: float, timeout_s: float) -> None:
 
 @dataclass
 class Done:
-    """What a load did: answered requests, their object bytes, and errors (each also closes its connection)."""
+    """Counts of a load: answered requests, their object bytes, and errors (each also closes its connection)."""
 
     requests: int = 0
     bytes: int = 0

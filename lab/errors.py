@@ -1,4 +1,4 @@
-"""What can go wrong in the lab, in the words that its user sees."""
+"""Errors of the lab, in the words that its user sees."""
 
 from __future__ import annotations
 

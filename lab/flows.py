@@ -1,4 +1,4 @@
-"""What the emulator carried of each TCP flow: the truth for comparison with the senders' kernels."""
+"""Traffic that the emulator carried of each TCP flow: the truth for comparison with the senders' kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this machine offers, and the commands that change it."""
+"""Facts about this machine, and the commands that change it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def wan() -> Path:
 
 
 def run(command: Sequence[str], text_in: str = "") -> str:
-    """What the command printed. Raises LabError with its last line of complaint.
+    """Runs the command and returns what it printed. Raises LabError with its last line of complaint.
 
     It inherits what its caller marked so: the lock of `state.locked`.
     """

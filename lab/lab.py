@@ -202,8 +202,8 @@ class Lab:
         return self._report(signal.SIGUSR1)
 
     def flows(self) -> list[Flow]:
-        """What each TCP flow was carried, for each interval since the lab is up; only if `up` was started to record
-        it."""
+        """The traffic carried of each TCP flow, for each interval since the lab is up; only if `up` was started to
+        record it."""
         self.wan_counters()
         path = self.directory / "flows.jsonl"
         return flows.gather(path.read_text().splitlines()) if path.exists() else []
@@ -232,7 +232,7 @@ class Lab:
         return report
 
     def status(self) -> dict[str, Any]:
-        """What the lab consists of, and which of its processes run."""
+        """The lab's parts, and which of its processes run."""
         known = state.load(self.name)
         running = {entry.what: processes.find(entry.pid) == entry.process() for entry in known.processes}
         return {

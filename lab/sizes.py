@@ -1,4 +1,4 @@
-"""How large the objects are."""
+"""Sizes of the objects."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def load_objects() -> list[int]:
     return [quantile((index + 0.5) / _OBJECTS) for index in range(_OBJECTS)]
 
 
-# What the load requests, each size equally often, by the kind of its traffic: bulk is a transfer without end, whose
+# The load's objects, each size equally often, by the kind of its traffic: bulk is a transfer without end, whose
 # next object is requested as soon as it is complete; chunks are a video's, one after another over a connection that
 # stays; small are answers of one or two segments, ten times as often: twenty seconds of a lab represent minutes.
 KINDS: Mapping[Kind, Sequence[int]] = {

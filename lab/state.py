@@ -1,4 +1,4 @@
-"""What a lab has made, written down before it is made, so that anyone can take it down after any end."""
+"""Records what a lab makes before it is made, so that anyone can take it down after any end."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _GRACE_S = 5.0
 
 @dataclass(frozen=True)
 class Removed:
-    """What was there to remove."""
+    """Things that were there to remove."""
 
     lab: str
     namespaces: int
@@ -31,10 +31,10 @@ def take_down(lab: str) -> Removed:
         known = state.load(lab)
         left = host.namespaces().intersection(known.namespaces)
         recorded = [entry.process() for entry in known.processes]
-        # What a start that was killed left: started, not yet recorded, and not yet inside.
+        # Processes that a killed start left: started, not yet recorded, and not yet inside.
         entering = processes.naming(host.inside(namespace, [])[1] for namespace in left)
         ended = processes.end({*recorded, *entering, *_inside(known, left)}, _GRACE_S)
-        # What a process started while it was being ended.
+        # Processes that one started while it was being ended.
         ended += processes.end(_inside(known, left), 0)
         cgroups.remove(known)
         for namespace in sorted(left):

@@ -118,9 +118,9 @@ class Policer(_Frozen):
 
 
 class Parity(_Frozen):
-    """What two boxes at the path's ends would send beside it: the exclusive or of each group of `every` packets, which
-    brings back one of them. Neighbours are in `groups` different groups; a path that is silent for `wait_ms` closes
-    them."""
+    """Packets that two boxes at the path's ends would send beside it: the exclusive or of each group of `every`
+    packets, which brings back one of them. Neighbours are in `groups` different groups; a path that is silent for
+    `wait_ms` closes them."""
 
     every: Annotated[int, Field(ge=1, le=255)]
     groups: Annotated[int, Field(ge=1, le=255)]
@@ -128,7 +128,7 @@ class Parity(_Frozen):
 
 
 class Shape(_Frozen):
-    """What a directed path does beside its delay. `loss` is a probability or a burst model; no rate means no queue.
+    """Effects of a directed path beside its delay. `loss` is a probability or a burst model; no rate means no queue.
 
     The queue holds `queue_packets` where that is given, else `queue_bytes`; the packet on the link is one of them.
     """
@@ -145,7 +145,7 @@ class Shape(_Frozen):
     parity: Parity | None = None
 
     def least_rate_mbit(self) -> float | None:
-        """What the path carries for long: the lesser of the link's rate and the policer's; None without either."""
+        """The rate that the path carries for long: the lesser of the link's and the policer's; None without either."""
         rates = [self.rate_mbit, self.policer.rate_mbit if self.policer else None]
         return min((rate for rate in rates if rate is not None), default=None)
 
@@ -191,7 +191,7 @@ class Topology(_Frozen):
 
     name: Annotated[str, BeforeValidator(_name), Field(max_length=31)]
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 1
-    # How edges enforce bundles: by routes, or by an eBPF program on the edge's own cgroup.
+    # Edges enforce bundles by routes, or by an eBPF program on the edge's own cgroup.
     enforce: By = "routes"
     pops: Annotated[dict[Name, Pop], Field(min_length=1)]
     rtt_ms: dict[Name, dict[Name, Annotated[float, Field(ge=0, le=60_000)]]] = {}
@@ -215,7 +215,7 @@ class Topology(_Frozen):
         raise InputError(f"{name}: no edge of lab {self.name} has this name; it has {', '.join(self.edges())}")
 
     def enforced_by(self, edge: str) -> By:
-        """How an edge enforces its bundles: as it says itself, or its PoP, or the lab."""
+        """The way in which an edge enforces its bundles: its own setting, or its PoP's, or the lab's."""
         pop = self.pops[self.edges()[edge]]
         return pop.edges[edge].enforce or pop.enforce or self.enforce
 
@@ -262,7 +262,7 @@ class Topology(_Frozen):
         return Shape.model_validate(self.defaults.model_dump() | named)
 
     def sysctl_values(self) -> dict[str, str]:
-        """What is set inside each namespace: the lab's own settings, then the file's; null leaves the kernel's."""
+        """Values set inside each namespace: the lab's own, then the file's; null leaves the kernel's."""
         return {name: str(value) for name, value in (SYSCTLS | self.sysctls).items() if value is not None}
 
     def _override(self, src: str, dst: str) -> Override | None:

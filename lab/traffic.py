@@ -1,4 +1,4 @@
-"""Which edge requests from which, and when: the tasks for the clients, from a topology."""
+"""Tasks for the clients, from a topology: which edge requests from which, and when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How calm the control laws are: simulated paths over days, our law and the naive ones side by side (`make calm`).
+"""Measures how calm the control laws are: simulated paths over days, ours beside the naive ones (`make calm`).
 
 `paths` makes what a fleet's paths might do; `controllers` are the laws of initial windows. `simulate` plays them
 against each other and counts changes, harm and gain; `pairs` is the bench, `plot` draws it. `prefixes` is the same for

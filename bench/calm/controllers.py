@@ -87,7 +87,7 @@ class Threshold:
 
 
 def has(seen: Table) -> NDArray[np.bool_]:
-    """Whose newest mean is one."""
+    """Pairs that have a newest mean."""
     known: NDArray[np.bool_] = np.isfinite(seen["mean_cwnd"]) & (seen["connections_earned"] > 0)
     return known
 

@@ -41,7 +41,7 @@ class Path:
     flows: int = 0
 
     def limit_ms(self, size: int, at_once: int = 1) -> float:
-        """What no sender can go below: a round trip, and the time that the link takes for all of them."""
+        """The least time of any sender: a round trip, and the time that the link takes for all of them."""
         return self.rtt_ms + at_once * size * 8 / self.rate_mbit / 1000
 
     def left(self, at_once: int) -> Path:
@@ -234,7 +234,7 @@ class _Link:
             self._grow(now, one, rtt)
 
     def _lose(self, one: _Sender, number: int) -> int:
-        """What was sent before a sending that arrived, and did not, is lost."""
+        """Takes for lost what was sent before a sending that arrived, and did not arrive itself."""
         newly = 0
         while one.flying and one.flying[0][0] <= number:
             before, at = one.flying.popleft()

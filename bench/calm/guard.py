@@ -62,7 +62,7 @@ COUNTS = (5, 20, 200)
 
 @dataclass(frozen=True)
 class Observed:
-    """What a round's young connections show."""
+    """A round's young connections."""
 
     connections: int
     lossy: int
@@ -105,7 +105,7 @@ Decide = Callable[[int, Observed], int]
 
 
 def forgetful(path: Path) -> Decide:
-    """What is learnt, cut and held, and back in one jump."""
+    """The window that was learnt, cut and held, and back in one jump."""
     current, hold_until = 0, 0
 
     def decide(now: int, observed: Observed) -> int:

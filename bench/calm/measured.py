@@ -1,5 +1,5 @@
-"""What the flights' model is held against: points measured with CUBIC in the lab's namespaces, 100 kB or 1 MB, request
-to last byte, medians. `rows` has for each the model's time beside it (`make calm` prints them)."""
+"""Points that check the flights' model: measured with CUBIC in the lab's namespaces, 100 kB or 1 MB, request to last
+byte, medians. `rows` has for each the model's time beside it (`make calm` prints them)."""
 
 from __future__ import annotations
 

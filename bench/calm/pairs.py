@@ -1,4 +1,4 @@
-"""How calm the law of initial windows is: 34 PoPs over seven days under ours and the naive ones, a simulation.
+"""Measures how calm the law of initial windows is: 34 PoPs, seven days, ours and the naive ones, a simulation.
 
 Also draws a week of two pairs, beside the JSON.
 """

@@ -36,7 +36,7 @@ TIDE, WALK_SIGMA, WALK_KEPT, NOISE_SIGMA = (0.05, 0.6), 0.02, 0.999, 0.35
 EPISODES_PER_DAY, EPISODE_ROUNDS, EPISODE_DEPTH = 0.25, (6, 72), (1.0, 3.0)
 ROUTES_PER_DAY, ROUTE_SIGMA = 0.05, 0.7
 MEASURED = 0.9
-# What BBR does to a path in its PoP's slowest fifth; elsewhere it costs a little.
+# Effect of BBR on a path in its PoP's slowest fifth; elsewhere it costs a little.
 HELPED, HELPED_GAIN, HARMED_GAIN, ELSEWHERE = 0.7, (0.2, 1.0), (-0.3, 0.0), -0.05
 
 Flags = NDArray[np.bool_]
@@ -53,7 +53,7 @@ class Controller(Protocol):
     name: str
 
     def decide(self, now: int, low: Flags, measured: Flags, rate: Floats) -> Flags:
-        """Which prefixes use BBR from now on."""
+        """Prefixes that use BBR from now on."""
 
     @property
     def discount(self) -> float:
@@ -206,7 +206,7 @@ def run(count: int, days: float, seed: int, policy: Policy, on_day: Callable[[in
         gain = np.where(slow, gain_if_slow, ELSEWHERE)
         attainable = float(np.maximum(gain, 0).sum())
         for which, (controller, tally) in enumerate(zip(controllers, tallies, strict=True)):
-            # What serves in a round was decided from the rounds before it.
+            # The decision that serves in a round came from the rounds before it.
             before = on[which]
             tally.attainable += attainable
             if isinstance(controller, Springtide):

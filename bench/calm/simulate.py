@@ -59,7 +59,7 @@ def round_trips(segments: int, initcwnd: int, capacity: float) -> float:
         burst = min(window, segments - sent)
         trips += 1
         if burst > capacity:
-            # What did not fit is sent again, and the window falls to what the path carries.
+            # The rest is sent again, and the window falls to what the path carries.
             trips += 1
             window = max(1.0, capacity / 2)
         sent += min(burst, capacity)
@@ -120,7 +120,7 @@ def initcwnd(
             for at in changed:
                 tally.changes[at] += 1
             in_use[which] = after
-            # What serves in a round was decided from the rounds before it.
+            # The decision that serves in a round came from the rounds before it.
             for at, one in enumerate(moments):
                 window = before[at]
                 tally.attainable += attainable[at]
@@ -134,7 +134,7 @@ def initcwnd(
 
 
 def best(capacity: float) -> int:
-    """What an oracle that knows the path would set."""
+    """The window that an oracle that knows the path would set."""
     return int(min(max(capacity, CMIN), CMAX))
 
 

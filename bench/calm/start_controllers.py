@@ -56,10 +56,10 @@ class Controller(Protocol):
 
     @property
     def trial(self) -> Given:
-        """What those are given."""
+        """Values of connections on trial."""
 
     def given(self) -> Given:
-        """In use."""
+        """Values in use."""
 
     def round(self, now: int, moment: Moment, met: tuple[Met, Met], default: Met) -> None:
         """Decides anew; `met` is what those of its choice met, in use and on trial."""

@@ -1,4 +1,4 @@
-"""What fresh connections of many paths meet, from the flights' model, quickly.
+"""Computes quickly what fresh connections of many paths meet, from the flights' model.
 
 The model knows a round trip's worth of data, the queue in packets, and rates beside the path's: times in round trips
 depend on little else. So it is played once for each cell of a grid, at a round trip of 80 ms, and kept. The grid's
@@ -32,8 +32,8 @@ LIFTS = (60_000, 1_000_000)
 
 @dataclass(frozen=True)
 class Given:
-    """What the connections of each path start with; `window` 0 is the kernel's default. `rate` of each and `path` of
-    all at once, bytes/s, 0 is none: a burst. `lift_bytes`: how long the rates stay."""
+    """Start values of each path's connections; `window` 0 is the kernel's default. `rate` of each and `path` of all at
+    once, bytes/s, 0 is none: a burst. `lift_bytes`: how long the rates stay."""
 
     window: Ints
     rate: Floats
@@ -116,8 +116,8 @@ def _played(
 
 @cache
 def _best(cell: int, queue: int, at_once: int, *lifts: int) -> NDArray[np.float64]:
-    """What objects meet with values by which they take least time on average, of those that lose no more than the
-    default; whether the rate stays for 60 kB or for 1 MB is among them."""
+    """Plays the values that lose no more than the default, and returns what objects meet with the fastest of them on
+    average; whether the rate stays for 60 kB or for 1 MB is among them."""
     default = _played(cell, queue, 0, _BURST, at_once, lifts[0])
     limit = (default[1] @ PARTS) + 0.002 * (SEGMENTS @ PARTS)
     near = min(max(0, round(cell - 2 * np.log2(DEFAULT_WINDOW))), _WIDEST)
@@ -129,7 +129,7 @@ def _best(cell: int, queue: int, at_once: int, *lifts: int) -> NDArray[np.float6
 
 
 def best(moment: Moment, lifts: tuple[int, ...] = LIFTS) -> Met:
-    """What connections meet where one decides who knows the path, and how long rates stay is one of these."""
+    """Results of connections with the best values for the path; rates stay as long as one of `lifts`."""
     cell, queue, _ = _cells(moment)
     keys = np.stack([cell, queue, moment.at_once], axis=1).astype(np.int64)
     unique, which = np.unique(keys, axis=0, return_inverse=True)

@@ -68,7 +68,7 @@ class Tally:
 
 
 def mixed(first: Met, other: Met, permille: Floats) -> Met:
-    """What connections meet on average of which so many of a thousand are given other values."""
+    """Averages what connections meet where so many of a thousand are given other values."""
     part = permille[:, None] / 1000
     return Met(
         *(
@@ -124,7 +124,7 @@ def after_change(change: Change, count: int, seed: int, policy: Policy) -> tuple
         met = meet(moment, law.given()), meet(moment, law.trial)
         after = now - SETTLE + 1
         if after > 0:
-            # What all but those on trial are given.
+            # Values of all but those on trial.
             unsafe[met[0].resent_share() > default.resent_share() + HARM] = after
             lacking[gained(met[0], default) < 0.9 * gained(oracle, default) - 0.01] = after
         law.round(START + now * INTERVAL_S, moment, met, default)

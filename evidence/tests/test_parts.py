@@ -1,4 +1,4 @@
-"""What the parts make of measurements, by hand; nothing is measured here."""
+"""Checks what the parts make of measurements, by hand; nothing is measured here."""
 
 from __future__ import annotations
 

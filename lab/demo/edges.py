@@ -1,4 +1,4 @@
-"""What the demo does on each edge: the collector, the routes, and the state that must come back."""
+"""The demo's work on each edge: the collector, the routes, and the state that must come back."""
 
 from __future__ import annotations
 

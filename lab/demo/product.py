@@ -27,7 +27,7 @@ class CommandError(LabError):
 
 
 def run(command: list[str], accept: tuple[int, ...] = (0,)) -> str:
-    """What the command printed. Raises CommandError for an exit code outside `accept`."""
+    """Runs the command and returns what it printed. Raises CommandError for an exit code outside `accept`."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in accept:
         raise CommandError(command, done.returncode, done.stderr or done.stdout)
@@ -73,7 +73,7 @@ class Springtide:
         return json.loads(run(self.command(*arguments, "--json"), accept))
 
     def text(self, *arguments: str, accept: tuple[int, ...] = (0,)) -> str:
-        """What the command prints for people."""
+        """Returns what the command prints for people."""
         return run(self.command(*arguments), accept)
 
     def environment(self) -> str:

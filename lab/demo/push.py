@@ -85,7 +85,7 @@ class Push:
         return script
 
     def variables(self) -> dict[str, Any]:
-        """What every play on these edges needs."""
+        """Variables of every play on these edges."""
         signers = str(self.out / "allowed_signers")
         return {
             "springtide_publish_dir": str(self.product.publish_dir),

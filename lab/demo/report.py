@@ -43,7 +43,7 @@ def kilobytes(size_bytes: int) -> str:
 
 
 def start_text(row: Mapping[str, Any]) -> str:
-    """What connections of a pair were given, of `pairs` of summary.json: `88`, or paced `88 at 45M`."""
+    """Start values of a pair's connections, from `pairs` of summary.json: `88`, or paced `88 at 45M`."""
     rate = row["connection_rate"] or row["start_rate"]
     window = "default" if row["initcwnd"] is None else str(row["initcwnd"])
     return window if rate is None else f"{window} at {rate / 125_000:.3g}M"
@@ -91,7 +91,7 @@ def _panel(before: Phase, after: Phase, rtt_ms: float, size_bytes: int) -> str:
 
 
 def answer(groups: Sequence[Group]) -> str:
-    """What the demo found, in one sentence: `groups` are not empty."""
+    """The demo's finding, in one sentence: `groups` are not empty."""
     share = median((group.after["p50"] - group.before["p50"]) / group.before["p50"] for group in groups)
     word = "less" if share <= 0 else "more"
     best = max(groups, key=lambda group: group.before["p50"] - group.after["p50"])

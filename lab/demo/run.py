@@ -38,7 +38,7 @@ PROBES = 20  # of each size on each pair
 SPACING_S = 0.2  # between the probes of a pair
 SEALED_S = 3  # after a round's end its last samples are in files
 LOAD_S = 1800  # at most: the load stops with the lab
-# How long the last bundles live, so that they are seen to expire: this and three times what the push before took.
+# Life of the last bundles, so that they are seen to expire: this and three times what the push before took.
 LAST_TTL_S = 20
 # Commands to try afterwards, in the shell that has read `env`.
 LOOK = (
@@ -62,7 +62,7 @@ class Demo:
         self.topology = lab.topology
         self.pairs = self.topology.busy_pairs()
         self.pop_of_edge = self.topology.edges()
-        # That in which edges are probed.
+        # Edges are probed in this version.
         self.ip_version = self.topology.address(next(iter(self.pop_of_edge))).version
         self.product = Springtide(out / "store", out / "fleet.yaml", out / "policy.yaml", out / "publish")
         self.publisher, self.allowed_signers = out / "publisher", out / "allowed_signers"
@@ -95,7 +95,7 @@ class Demo:
         self.push.prepare()
 
     def conditions(self) -> dict[str, Any]:
-        """What the numbers depend on besides the paths."""
+        """Conditions of the numbers besides the paths."""
         return {
             "topology": self.topology.name,
             "rounds": self.rounds,

@@ -31,7 +31,7 @@ DAMPING = {"half_life_s": 120, "max_suppress_s": 240}
 
 @dataclass(frozen=True)
 class Start:
-    """What an edge's bundle gives connections to a prefix; None where the kernel's default stands. Rates in bytes/s."""
+    """Values of an edge's bundle for connections to a prefix; None is the kernel's default. Rates in bytes/s."""
 
     initcwnd: int | None = None
     start_rate: int | None = None
@@ -44,7 +44,7 @@ def edges(topology: Topology) -> list[str]:
 
 
 def rounds_of(topology: Topology) -> int:
-    """How often a demo decides and pushes where nobody says so."""
+    """Number of rounds of a demo where nobody gives one."""
     return PACED_ROUNDS if edges(topology) else ROUNDS
 
 
@@ -99,7 +99,7 @@ def published(files: Iterable[Path]) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def start_of(entries: Iterable[Mapping[str, Any]], address: str) -> Start:
-    """What connections to an address start with: the longest match counts, and inherits nothing."""
+    """Start values of connections to an address: the longest match counts, and inherits nothing."""
     wanted = ip_address(address)
     matching = [one for one in entries if wanted in ip_network(one["prefix"])]
     found = max(matching, key=lambda one: ip_network(one["prefix"]).prefixlen, default={})

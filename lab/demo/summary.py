@@ -1,4 +1,4 @@
-"""What the demo measured, reduced to the numbers that people compare: pure functions over probes and decisions."""
+"""Reduces the demo's measurements to the numbers that people compare: pure functions over probes and decisions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Closed:
-    """What the sender's kernel counted for one closed probe connection, in segments."""
+    """Counts of the sender's kernel for one closed probe connection, in segments."""
 
     src: str
     dst: str
@@ -65,13 +65,13 @@ class Route:
     start: Start | None = None
 
     def in_force(self) -> dict[str, Any]:
-        """What connections were given, as summary.json has it."""
+        """Values that connections were given, as summary.json has them."""
         if self.start is None:
             return {"enforced_by": "routes", "initcwnd": self.initcwnd, "start_rate": None, "connection_rate": None}
         return {"enforced_by": "bpf", **asdict(self.start)}
 
     def limit_ms(self, size_bytes: int) -> float:
-        """What no start can be faster than: the round trip, and the object at the path's rate."""
+        """The least time of any start: the round trip, and the object at the path's rate."""
         return self.rtt_ms + (0.0 if self.rate_mbit is None else size_bytes * 8 / (self.rate_mbit * 1000))
 
 
@@ -109,7 +109,7 @@ def spread(times_ms: Sequence[float]) -> dict[str, float]:
 
 
 def slower(before_ms: Sequence[float], after_ms: Sequence[float]) -> dict[str, dict[str, float]]:
-    """How much longer it took after, by QUANTILES, ms (negative: shorter), with an interval of 95 % by bootstrap over
+    """Time that it took longer after, by QUANTILES, ms (negative: shorter), with an interval of 95 % by bootstrap over
     each phase's probes. The same times give the same interval."""
     chance = np.random.default_rng(len(before_ms) + len(after_ms))
     found = {}

@@ -63,7 +63,7 @@ def paths_table(
 
 
 def worse_text(probes: Sequence[Mapping[str, Any]], groups: Sequence[Group]) -> str:
-    """What is clearly worse, a line each."""
+    """Results that are clearly worse, a line each."""
     return "\n".join(["What got worse:", *(f"  {text}" for text in losses(probes, groups) or [f"nothing: {NOTHING}"])])
 
 
@@ -82,7 +82,7 @@ def path_text(topology: Topology, src: str, dst: str) -> str:
 
 
 def conditions_text(conditions: Mapping[str, Any]) -> str:
-    """What the numbers depend on beside the paths, in a line or two."""
+    """Conditions of the numbers beside the paths, in a line or two."""
     named = {name.rpartition(".")[2]: value for name, value in conditions["sysctls"].items()}
     sysctls = ", ".join(f"{name}={value}" for name, value in named.items() if name.startswith("tcp_"))
     return (

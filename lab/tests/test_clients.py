@@ -1,4 +1,4 @@
-"""What clients can do to others of their entry, and the brake where the kernel's default loses as much."""
+"""Harm that clients can do to others of their entry, and the brake where the kernel's default loses as much."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_an_address_that_is_alone_brakes_its_entry(net: Net) -> None:
 
 
 def ordered(serving: subprocess.Popen[bytes], task: bytes) -> list[int]:
-    """What each connection of a server has sent again, once it has done this."""
+    """Segments that each connection of a server has sent again, once it has done this."""
     assert serving.stdin is not None
     assert serving.stdout is not None
     serving.stdin.write(task)
@@ -221,7 +221,7 @@ def test_where_the_default_loses_as_much_the_brake_is_taken_back(net: Net) -> No
     assert steps == [0] * 20 + [1] * 20 + [2] * 20 + [0] * 20
     assert all(one["first_resent"] for one in records), "each loses, with any value"
     assert [one["window"] for one in records[-20:]] == [20] * 20
-    # What the default sent and lost is not counted as ours.
+    # The default's flights and losses are not counted as ours.
     assert found["entry"] | {"brake_step": 0} == {
         "started": 60,
         "untreated": 20,
@@ -311,7 +311,7 @@ def test_one_address_that_loses_hugely_does_not_brake_what_was_taken_back(net: N
 
 
 def test_what_was_taken_back_is_braked_again_where_its_flights_do_not_end(net: Net) -> None:
-    """What they lose in all is not known then; after ten seconds that counts against them."""
+    """Their loss in all is not known then; after ten seconds that counts against them."""
     assert excused(net, 65)["excused"] == 1
     count = 25
     with net.server("later") as serving, net.client(TINY, KEEP, addresses(TINY, count)) as keeping:

@@ -1,4 +1,4 @@
-"""What one host estimates of its own connections, beside what `springtide advise` makes of the same host's samples."""
+"""Estimates of one host from its own connections, beside those of `springtide advise` from the same host's samples."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_one_host_says_of_its_own_connections_what_the_store_says_of_them(
         for mine, stored in zip(one["sizes"], other["sizes"], strict=True):
             assert mine["size_bytes"] == stored["size_bytes"]
             assert overlap(mine["saved_ms"], stored["saved_ms"])
-        # What the clients waited; where a path delivers requests twice, they are taken for several.
+        # The clients' waits; where a path delivers requests twice, they are taken for several.
         for found in (one, other):
             main = found["sizes"][2]
             assert main["default_is_measured"] == (name != "sin")

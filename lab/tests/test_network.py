@@ -102,7 +102,7 @@ def test_parity_brings_back_one_lost_packet_of_a_group(lab: Lab) -> None:
 
 
 def test_a_slow_path_keeps_its_rate_and_drops_what_its_queue_cannot_hold(lab: Lab) -> None:
-    """What arrives is the same to the byte in each of three runs beside six busy processes: no chance is left."""
+    """The same bytes arrive in each of three runs beside six busy processes: no chance is left."""
     sent, size = 1200, 1200
     seen = udp(lab, "nyc-1", "ams-1", sent, size, 20)
     rate_mbit = (seen["bytes"] - size) * 8 / seen["span_s"] / 1e6

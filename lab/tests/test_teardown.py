@@ -89,7 +89,7 @@ def lab(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
 
 
 def left(name: str) -> dict[str, object]:
-    """What is left of the lab: namespaces, cgroups, live processes that name it, devices, mounts, files, the state."""
+    """The lab's remains: namespaces, cgroups, live processes that name it, devices, mounts, files, the state."""
     marks = (f"st-{name}-".encode(), f"springtide-lab/{name}/".encode())
     alive = []
     for entry in Path("/proc").glob("[0-9]*"):

@@ -1,4 +1,4 @@
-"""Which edge requests from which, and when."""
+"""Requests between edges, and their times."""
 
 from __future__ import annotations
 

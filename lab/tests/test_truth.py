@@ -1,4 +1,4 @@
-"""What was counted is compared with what the emulator carried; and the emulator's truth is what a path can carry."""
+"""Counts are compared with what the emulator carried; and the emulator's truth is what a path can carry."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ class Truth:
         self.product.json("ingest", str(self.out / "spool"))
 
     def connections(self, kinds: Mapping[int, str]) -> list[Connection]:
-        """What was counted of these rounds' connections, and what they were carried."""
+        """Pairs the counts of these rounds' connections with what the emulator carried of them."""
         return match(self.product.json("sql", _SOCKETS), self.lab.flows(), kinds, self.interval_s)
 
 

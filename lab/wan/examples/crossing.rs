@@ -24,7 +24,7 @@ const LOSSES: u32 = 4000;
 const OVERLOAD: Duration = Duration::from_secs(4);
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// What a packet is for; its first byte.
+/// Purpose of a packet; its first byte.
 const ECHO: u8 = 0;
 const LOSS: u8 = 1;
 const FLOOD: u8 = 2;

@@ -38,7 +38,7 @@ pub enum ConfigError {
 #[derive(Debug)]
 pub struct Network {
     pub seed: u64,
-    /// What all paths together may hold; beyond it packets are dropped.
+    /// Bytes that all paths together may hold; beyond it packets are dropped.
     pub max_in_flight_bytes: u64,
     pub nodes: Vec<Node>,
     pub pops: Vec<String>,
@@ -58,7 +58,7 @@ pub struct Node {
     pub addresses: Vec<IpAddr>,
 }
 
-/// What a path does to packets. Its one-way delay is `delay` plus a uniform draw from 0 to `jitter`.
+/// Effects of a path on packets. Its one-way delay is `delay` plus a uniform draw from 0 to `jitter`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shape {
@@ -74,7 +74,7 @@ pub struct Shape {
     /// Packets leave the link at random: the times that they take are exponential, with the rate as their mean.
     #[serde(default)]
     pub poisson: bool,
-    /// What exceeds it is dropped before it comes to the queue.
+    /// Packets that exceed it are dropped before they come to the queue.
     #[serde(default)]
     pub policer: Option<Policer>,
     #[serde(default)]
@@ -94,7 +94,7 @@ pub struct Shape {
 pub struct Policer {
     #[serde(rename = "rate_mbit")]
     pub rate: Megabits,
-    /// How deep the bucket is; it begins full.
+    /// Depth of the bucket; it begins full.
     pub burst_bytes: QueueBytes,
 }
 

@@ -22,7 +22,7 @@ const BURST: usize = 32;
 /// The largest packet that a device can hand over.
 const MAX_PACKET: usize = 65_536;
 
-/// What ends the emulator before its time.
+/// Errors that end the emulator before its time.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     #[error("{0}")]
@@ -42,7 +42,7 @@ struct Packet {
     bytes: Rc<[u8]>,
 }
 
-/// What is due.
+/// An event that is due.
 enum Due {
     Arrival(Packet),
     /// The groups of a path, which had so many packets when they were to wait.
@@ -65,7 +65,7 @@ struct Engine {
     buffer: Vec<u8>,
     /// With the file that their records go to.
     flows: Option<(Flows, File)>,
-    /// What the wall clock is ahead of `now`.
+    /// Time by which the wall clock is ahead of `now`, nanoseconds.
     wall_ahead: u64,
 }
 
@@ -99,7 +99,7 @@ pub fn run(
                 Cause::Timer => {}
                 Cause::Report => engine.print()?,
                 Cause::Reload => {
-                    // What cannot be read changes nothing; the sender of the signal sees the reason.
+                    // An unreadable file changes nothing; the sender of the signal sees the reason.
                     if let Err(error) = engine.reload(file) {
                         eprintln!("springtide-wan: {error}");
                     }

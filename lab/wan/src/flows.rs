@@ -1,4 +1,4 @@
-//! What each TCP connection was carried: the truth beside what its sender believes.
+//! Counts what was carried of each TCP connection: the truth beside what its sender believes.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
@@ -13,7 +13,8 @@ pub struct Flow {
     pub dst: SocketAddr,
 }
 
-/// What a path carried of a flow in one interval of the wall clock. Bytes are TCP's payload, what was sent again included.
+/// Traffic of a flow that a path carried in one interval of the wall clock. Bytes are TCP's payload, with what was sent
+/// again.
 ///
 /// Several records of one flow and interval belong together: the most of `most_bytes`, the sums of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -69,7 +70,7 @@ impl Flows {
 
     /// A segment of `bytes` left the link at `at` (nanoseconds since the epoch, not going back for a flow) and arrives.
     pub fn carried(&mut self, flow: Flow, at: u64, bytes: u64, base_rtt_ns: u64) {
-        // What ended before counts in the interval of its last segment.
+        // A round trip that ended before counts in the interval of its last segment.
         let known = self.flows.entry(flow).or_default();
         if known.began + base_rtt_ns <= at {
             known.end_round_trip();

@@ -1,4 +1,4 @@
-//! Which packets a path loses.
+//! Packets that a path loses.
 
 use rand::Rng;
 use serde::Deserialize;

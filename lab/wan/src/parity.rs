@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::units::Milliseconds;
 
-/// How packets are grouped.
+/// Settings of the groups of packets.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parity {

@@ -11,7 +11,7 @@ use crate::loss::Loss;
 
 const NS_PER_S: u128 = 1_000_000_000;
 
-/// What a path did since the start. `packets` and `bytes` are what was offered to it, IP headers included.
+/// Counts of a path since the start. `packets` and `bytes` are what was offered to it, IP headers included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     pub packets: u64,
@@ -25,7 +25,7 @@ pub struct Counters {
     pub repaired: u64,
 }
 
-/// What becomes of a packet.
+/// Outcome for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The policer's bucket was empty, or the queue had no room.
@@ -125,7 +125,7 @@ impl Path {
         self.counters.queue_drops += 1;
     }
 
-    /// What happened so far.
+    /// Counts so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }

@@ -1,4 +1,4 @@
-//! What is under way, by the time at which it is due.
+//! Items under way, by the time at which they are due.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! What the thread sleeps on: devices, one timer, and signals.
+//! Sources that wake the thread: devices, one timer, and signals.
 
 use std::fs::File;
 use std::io::{self, Read};
