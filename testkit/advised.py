@@ -19,7 +19,7 @@ class Traffic:
     def __init__(self) -> None:
         self.samples: list[dict[str, Value]] = []
         self.cookies = 0
-        # What the first poll shows may be of any age.
+        # Connections in the first poll may be of any age.
         for host in OWN:
             self.connection(host, "10.77.3.9", 1_000, minute=0, size=100, met=False)
 

@@ -49,7 +49,7 @@ class Transfer:
 
 
 def burst(packets: int, path: Path, chance: random.Random) -> int:
-    """How many of a burst into an empty queue arrive."""
+    """Packets of a burst into an empty queue that arrive."""
     service, gap = MSS * 8 / path.rate_mbit / 1e6, MSS * 8 / path.line_mbit / 1e6
     free_at, arrived = 0.0, 0
     for number in range(packets):

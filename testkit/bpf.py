@@ -136,7 +136,7 @@ class Program:
 
 
 def ask(program: Program, code: str) -> Any:
-    """What code in the cgroup prints as JSON, after PRELUDE."""
+    """Runs code in the cgroup, after PRELUDE, and returns what it prints as JSON."""
     return json.loads(program.inside(PRELUDE + code).stdout)
 
 

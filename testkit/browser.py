@@ -34,9 +34,9 @@ Math.max(0, document.documentElement.scrollWidth - document.documentElement.clie
                         text.bottom - plot.bottom, plot.top - text.top);
     }))
 """
-# What a reader would miss, a line each: what is outside the window and in no box of its own that scrolls; what a box
-# hides of its text; texts of a plot that are cut, lie on one another or are too small. Within `main`, where there is
-# one; without a drawer that waits wholly outside the window until one opens it.
+# Things that a reader would miss, a line each: outside the window and in no box of its own that scrolls; text that its
+# box hides; texts of a plot that are cut, lie on one another or are too small. Within `main`, where there is one;
+# without a drawer that waits wholly outside the window until one opens it.
 FAULTS = """
 (() => {
     const found = [], root = document.querySelector('main') || document.documentElement;
@@ -94,9 +94,8 @@ FAULTS = """
 
 @dataclass
 class Seen:
-    """What the browser requested, its errors, and the sizes of plots and tables. `beyond`: by how many pixels the page
-    is wider than its window or a plot's text leaves the plot. `faults`: what a reader would miss (FAULTS). `picture`: a
-    PNG."""
+    """The browser's requests and errors, and the sizes of plots and tables. `beyond`: pixels by which the page is wider
+    than its window or a plot's text leaves the plot. `faults`: what a reader would miss (FAULTS). `picture`: a PNG."""
 
     requests: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)

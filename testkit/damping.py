@@ -1,4 +1,4 @@
-"""What flap damping allows, whatever is damped."""
+"""Changes that flap damping allows, whatever is damped."""
 
 from __future__ import annotations
 

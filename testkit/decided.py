@@ -11,7 +11,7 @@ from testkit.home import ROUND
 def decision(
     src: str, dst: str, version: int, value: int | None, evidence: int = ROUND, moment: int = ROUND
 ) -> Decision:
-    """What was learnt of a pair, or that it is withdrawn; it lives for half an hour from its evidence on."""
+    """A decision with what was learnt of a pair, or to withdraw it; it lives for half an hour from its evidence on."""
     action = Action.SET if value is not None else Action.WITHDRAW
     reason = "learnt" if value is not None else "expired"
     mean = None if value is None else float(value)

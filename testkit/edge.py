@@ -23,7 +23,7 @@ Item = TypeVar("Item")
 
 
 class Outcome(NamedTuple):
-    """What a run of the command gave: exit code, the object of `--json`, standard error."""
+    """Results of a run of the command: exit code, the object of `--json`, standard error."""
 
     code: int
     report: dict[str, Any]
@@ -50,7 +50,7 @@ def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def in_order(prefix: str) -> tuple[int, int, int]:
-    """What bundles are sorted by: IP version, network, length."""
+    """Sort key of bundles: IP version, network, length."""
     network = ipaddress.ip_network(prefix)
     return network.version, int(network.network_address), network.prefixlen
 
@@ -59,7 +59,7 @@ _made = itertools.count()
 
 
 def enforcement(by: str = "routes", **more: Any) -> dict[str, Any]:
-    """How an edge enforces a bundle, with all that must be said."""
+    """Way in which an edge enforces a bundle, with every field that it must have."""
     return {"by": by, "live": "leave", "otherwise": "default", **more}
 
 

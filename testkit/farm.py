@@ -66,7 +66,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 @dataclass
 class Played:
-    """What an ansible-playbook run gave; `stats` is Ansible's own per host."""
+    """Results of an ansible-playbook run; `stats` is Ansible's own per host."""
 
     code: int
     output: str

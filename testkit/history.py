@@ -77,8 +77,8 @@ def made(rounds: Iterable[int]) -> tuple[list[dict[str, Value]], list[str]]:
 
 
 def _probes(rounds: Iterable[int]) -> Iterator[str]:
-    """What edges fetched of other PoPs: one round trip to connect, one for the first byte, and one for each window more
-    that an object needs, which later are larger. The far path loses the end of one in twenty."""
+    """Edges' fetches from other PoPs: one round trip to connect, one for the first byte, and one for each window more
+    that an object needs; later windows are larger. The far path loses the end of one in twenty."""
     chance = random.Random(13)
     for moment in rounds:
         window = 40 if moment > ROUND - 900 else 10

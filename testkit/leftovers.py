@@ -1,4 +1,4 @@
-"""What a run of tests that was killed has left on this machine."""
+"""Removes what a killed run of tests has left on this machine."""
 
 from __future__ import annotations
 

@@ -49,17 +49,17 @@ class Machine:
         return Path(f"/proc/{self.process}/root{self.own}/root")
 
     def environment(self) -> dict[str, str]:
-        """What every command is given. The Python that runs this goes first: its wheels are in uv's cache."""
+        """Environment of every command. The Python that runs this goes first: its wheels are in uv's cache."""
         python = Path(getattr(sys, "_base_executable", sys.executable)).resolve().parent
         return {"PATH": f"{python}:{PATH}", "HOME": str(Path.home()), "LC_ALL": "C.UTF-8"}
 
     def command(self, script: str, folder: str = "/") -> list[str]:
-        """What runs a script of bash there, which ends at the first command that fails."""
+        """A command that runs a script of bash there, which ends at the first command that fails."""
         inside = f"cd {folder} && set -euo pipefail\n{script}"
         return ["nsenter", f"--target={self.process}", "--mount", "chroot", f"{self.own}/root", "bash", "-c", inside]
 
     def run(self, script: str, folder: str = "/", given: str = "", more: Mapping[str, str] | None = None) -> str:
-        """What the script prints; fails where that does. No terminal; `given` is its input, `more` environment."""
+        """Returns the script's output; fails where that does. No terminal; `given` is its input, `more` environment."""
         done = subprocess.run(
             self.command(script, folder),
             input=given,

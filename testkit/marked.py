@@ -1,4 +1,4 @@
-"""What an edge host marks, for worked examples of a field that is the type of service of packets."""
+"""Reads an edge host's marks, for worked examples of a field that is the type of service of packets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testkit.host import LISTEN, Host
 
 # Another address of the peer, which no bundle of a test names.
 BESIDE = "192.168.0.2"
-# What every edge adds to a bundle: records of connections that it does not name, none of those to the host itself.
+# Entries that every edge adds to a bundle: records of connections that it does not name, none to the host itself.
 OF_EVERY_EDGE = ("0.0.0.0/0", "::/0", "127.0.0.0/8", "::1/128")
 # Connects to each address: prints the socket's option, and the octet of a packet with data.
 CONNECT = """
@@ -34,7 +34,7 @@ print(json.dumps(found))
 
 
 def octets(host: Host, *addresses: str) -> dict[str, list[int]]:
-    """What the socket and a captured packet have, of a connection to each address and to BESIDE."""
+    """Octets of the socket and of a captured packet, for a connection to each address and to BESIDE."""
     beside = ["ip", "netns", "exec", host.edge.peer, sys.executable, "-c", LISTEN, BESIDE]
     with subprocess.Popen(beside, stdout=subprocess.PIPE, text=True) as listening:
         try:

@@ -116,7 +116,7 @@ def _recover(home: Home) -> None:
 
 
 def _measure(home: Home) -> None:
-    """What is kept of the day, and two percentiles of a path as edges that pace would show them."""
+    """Writes what is kept of the day, and two percentiles of a path as edges that pace would show them."""
     home.run("measure", "--round", instants.show(ROUND))
     path = {"law": "start", "units": "decided", "method": "untreated share", "by": "path", "group": "ams to fra, IPv4"}
     of = {"src_pop": "ams", "destination": "fra", "ip_version": 4, "treated": 4900, "held_out": 100}

@@ -56,7 +56,7 @@ class PairObservation:
 
 @dataclass(frozen=True)
 class Penalty:
-    """What earlier changes left: the penalty at the instant `at` (seconds), and whether changes are held back."""
+    """Trace of earlier changes: the penalty at the instant `at` (seconds), and whether changes are held back."""
 
     value: float = 0.0
     at: int = 0
@@ -65,7 +65,7 @@ class Penalty:
 
 @dataclass(frozen=True)
 class Remembered:
-    """What the loss guard knows of a pair; None is never."""
+    """The loss guard's memory of a pair; None is never."""
 
     until: int | None = None
     hold_s: int = 0
@@ -176,7 +176,7 @@ def model(
     last: Mapping[Pair, Previous],
     frozen: Collection[str] = (),
 ) -> list[Decision]:
-    """What the law should decide, pair by pair."""
+    """Decisions that the law should make, pair by pair."""
     observed = {observation.pair: observation for observation in observations}
     overrides = _overrides(policy, round_unix_s)
     version = policy.version
@@ -195,7 +195,7 @@ def model(
 
 
 def carry(decision: Decision, measured_rounds: int) -> Previous | None:
-    """What a decision leaves for the next round; `measured_rounds` as in Previous. None: nothing is left."""
+    """Memory of a decision for the next round; `measured_rounds` as in Previous. None: nothing is left."""
     if decision.smoothed_cwnd is None and decision.initcwnd is None and decision.harmful_initcwnd is None:
         return None
     return Previous(
@@ -295,7 +295,7 @@ class Verdict:
 def judge(
     now: int, law: InitcwndPolicy, seen: PairObservation, known: Remembered, in_use: int | None, *, frozen: bool
 ) -> Verdict:
-    """What the young connections of a round show of the window that they started with."""
+    """Judges by a round's young connections the window that they started with."""
     started = in_use or 10
     young = 0 if frozen else seen.young_connections
     lossy = min(young, seen.young_lossy_connections)
@@ -353,7 +353,7 @@ def judge(
 
 @dataclass(frozen=True)
 class _Learnt:
-    """What steps 1 and 2 give: the history for the next round, and why it is what it is."""
+    """Result of steps 1 and 2: the history for the next round, and why it is what it is."""
 
     observed: float | None
     smoothed: float | None

@@ -1,4 +1,4 @@
-"""What a round shows of each path, as loops over rows, apart from the SQL that computes it.
+"""Computes what a round shows of each path, by loops over rows, apart from the SQL that does.
 
 Long: one definition, as the SQL that it checks is one.
 """
@@ -27,7 +27,7 @@ NOTHING = (0.0, 0.0, 0.0)
 
 @dataclass
 class Host:
-    """What one host shows of a unit: values by their names, and counts with their parts."""
+    """Evidence of one host on a unit: values by their names, and counts with their parts."""
 
     values: dict[str, list[Weighed]] = field(default_factory=lambda: defaultdict(list))
     counts: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0] * 4))
@@ -36,7 +36,7 @@ class Host:
 
 
 def paths(samples: Sequence[Sample], round_unix_s: int, decided: Mapping[int, Gave]) -> dict[Unit, dict[str, Any]]:
-    """What round_paths holds but sketches, for each unit with a connection in the round. `decided`: what each earlier
+    """Rows of round_paths without sketches, for each unit with a connection in the round. `decided`: what each earlier
     round's decisions gave units, for all and on trial."""
     hosts: dict[Unit, dict[str, Host]] = defaultdict(lambda: defaultdict(Host))
     for row in round_model.sockets(samples, round_unix_s):
@@ -156,7 +156,7 @@ def _flight(
 
 
 def _train(record: Sample) -> int:
-    """How fast its first segments were delivered, whatever it started with; 0 is unknown."""
+    """Rate at which its first segments were delivered, whatever it started with, bytes/s; 0 is unknown."""
     if not record.get("train_bytes") or not record.get("train_time"):
         return 0
     return int(record["train_bytes"] * 10**6 // max(500, record["train_time"]))
@@ -197,7 +197,7 @@ def _spans(records: Sequence[Sample]) -> list[tuple[int, int, int, int]]:
 
 
 def _carried(host: Host, record: Sample, records: Sequence[Sample], connection_rate: float) -> None:
-    """What the path carried of the rate that limited it."""
+    """Notes the part that the path carried of the rate that limited it."""
     rate, arm = record["started_rate"], record["started_arm"]
     spans = _spans([record])
     if not rate or not _is_steady(record) or not (_acked(record, 100) or _acked(record, 50)):
@@ -278,14 +278,14 @@ def _values(hosts: Mapping[str, Host], entry_flights: int) -> dict[str, list[Wei
     starting = max(sum(host.counts[f"arm {arm}"][0] > 0 for host in hosts.values()) for arm in (0, 1))
     for name in {name for host in hosts.values() for name in host.values}:
         shown = [host.values[name] for host in hosts.values() if host.values[name]]
-        # What the path carried is compounded: no host of three or more decides it, nor shows it alone. A train of one
+        # The carried part is compounded: no host of three or more decides it, nor shows it alone. A train of one
         # alone counts where fewer than three could have shown some.
         lowers = "carried" in name or name == "train"
         could = starting if name == "train" else len(hosts)
         if not shown or (lowers and len(shown) == 1 and could >= 3):
             continue
         if name == "reached" and len(hosts) >= 3 and len(shown) > 1:
-            # What a second host's connections reached as well.
+            # Rates count up to what a second host's connections reached as well.
             most = sorted(quantile(host, "0.9") or 0 for host in shown)[-2]
             shown = [[(min(value, most), weight) for value, weight in host] for host in shown]
         is_of_flights = name in ("train", "reached") or name[-2:] in (" 0", " 1")

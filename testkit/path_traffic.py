@@ -57,10 +57,10 @@ PEERS = {
     "2001:db8:12:3456::1": "",
     "2001:db8:0:ab00:1::1": "",
 }
-# What the decisions of three rounds gave: the path to fra was raised, and a step is on trial now.
+# Values that the decisions of three rounds gave: the path to fra was raised, and a step is on trial now.
 SLOW, FAST, STEP = (20.0, 1e6, 4e6), (40.0, 2e6, 8e6), (60.0, 3e6, 8e6)
 NONE = path_model.NOTHING
-# What not every sample has.
+# Fields that not every sample has.
 OPTIONAL = (
     *round_model.COUNTERS,
     *("snd_cwnd", "delivery_rate", "unacked", "sample_weight", "congestion_algorithm", "dsack_dups", "total_rto"),
@@ -77,7 +77,7 @@ OPTIONAL = (
     *("train_bytes", "train_time"),
 )
 FRA, CLIENTS = ("ams", "fra", 4), ("ams", "203.0.113.0/24", 4)
-# What analysts see of a path besides the law's evidence.
+# Columns of a path for analysts, besides the law's evidence.
 BESIDES = (
     *("src_pop", "destination", "ip_version", "hosts"),
     *("entry_window_p50", "entry_rate_p50_bytes_per_s", "trial_window_p50"),

@@ -35,7 +35,7 @@ class Server:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What libpq and asyncpg look for: the client programs need no more."""
+        """Variables that libpq and asyncpg look for: the client programs need no more."""
         return {
             "PGHOST": "127.0.0.1",
             "PGPORT": str(self.port),

@@ -18,7 +18,7 @@ INTERVAL = 300
 
 @dataclass(frozen=True)
 class Seen:
-    """What connections under one algorithm showed of a prefix in a round, all of them eligible by default."""
+    """Evidence of a prefix from connections under one algorithm in a round, all of them eligible by default."""
 
     round: int
     pop: str
@@ -231,7 +231,7 @@ def random_rounds(seed: int, newest: int, rounds: int, pops: Sequence[str] = ("a
 
 @dataclass
 class Read:
-    """What the model makes of one prefix: flags by age in rounds, and means."""
+    """The model's reading of one prefix: flags by age in rounds, and means."""
 
     measured: set[int]
     low: set[int]

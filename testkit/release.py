@@ -14,7 +14,7 @@ from testkit.machine import Machine
 
 ROOT = Path(__file__).resolve().parents[1]
 UV = ROOT / ".venv/bin/uv"
-# What is pinned as links to the cache: hundreds of megabytes are not copied. The wheel is.
+# Pinned packages are links to the cache: hundreds of megabytes are not copied. The wheel is.
 PIP = """#!/bin/sh
 case "$*" in *.lock) UV_LINK_MODE=symlink ;; *) UV_LINK_MODE=copy ;; esac
 export UV_LINK_MODE

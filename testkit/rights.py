@@ -1,4 +1,4 @@
-"""What a server's users.xml lets its users do, tried on the engine in process, which reads the same files.
+"""Tries what a server's users.xml lets its users do, on the engine in process, which reads the same files.
 
 That engine runs queries as one user, `default`. The files' rules for `default` are tried as they are; another user is
 tried by giving `default` that user's profile and grants beside its own, which dictionaries need.

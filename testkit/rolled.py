@@ -72,7 +72,7 @@ class Rolled:
         for number, case in enumerate(cases):
             case.opened, case.prefix = home.open, f"c{number}-"
         pops = dict(chain.from_iterable(case._pops() for case in cases))
-        # What rows are of which PoP they say: prefixes only have to differ.
+        # Rows name their PoP: prefixes only have to differ.
         for number, pop in enumerate(pops.values()):
             pop["prefixes"] = [f"fd78:{number:x}::/48"]
         publish_fleet(store, Fleet.model_validate({"version": 1, "pops": pops}))

@@ -45,7 +45,7 @@ def ratio(part: int, whole: int) -> float | None:
 
 
 def sockets(samples: Sequence[Sample], round_unix_s: int) -> list[Sample]:
-    """What round_sockets holds, sorted by host, namespace and cookie."""
+    """Rows of round_sockets, sorted by host, namespace and cookie."""
     end = round_unix_s * 1_000_000
     start, oldest = end - INTERVAL * 1_000_000, end - 2 * INTERVAL * 1_000_000
     ours = [s for s in samples if s["host"] in EDGES]
@@ -92,7 +92,7 @@ def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | No
     cwnd, mss = (last[name] or 0 for name in ("snd_cwnd", "snd_mss"))
     least_rtt = 0 if last["min_rtt"] in (None, 2**32 - 1) else last["min_rtt"]
     live = bool(polls) and polls[-1]["state"] == "ESTABLISHED"
-    # What stays the same in a socket's life is the greatest that was sent.
+    # A value that stays the same in a socket's life is the greatest that was sent.
     constant = {name: max(r[name] for r in within) for name in ("src_pop", "dst_pop")}
     # A host counts for the PoP that the fleet has it in.
     constant["pop"] = EDGES[last["host"]]
@@ -180,7 +180,7 @@ def _weighted(rows: Iterable[Sample], name: str) -> list[tuple[int, int]]:
 
 
 def pairs(rows: Sequence[Sample]) -> list[Sample]:
-    """What round_pairs holds of these sockets, without sketches."""
+    """Rows of round_pairs for these sockets, without sketches."""
     between = [r for r in rows if r["src_pop"] and r["dst_pop"] and r["src_pop"] != r["dst_pop"]]
     result = []
     for (src, dst, version), members in _groups(between, "src_pop", "dst_pop", "ip_version"):
@@ -301,7 +301,7 @@ def _young(young: Sequence[Sample]) -> tuple[int, int, int]:
 
 
 def prefixes(rows: Sequence[Sample]) -> list[Sample]:
-    """What round_prefixes holds of these sockets, without sketches."""
+    """Rows of round_prefixes for these sockets, without sketches."""
     active = [{**r, "at": r["pop"]} for r in rows if r["bytes_acked"]]
     result = []
     for key, members in _groups(active, "at", "ip_version", "client_prefix", "congestion_algorithm"):
@@ -336,7 +336,7 @@ def prefixes(rows: Sequence[Sample]) -> list[Sample]:
 
 
 def outcomes(rows: Sequence[Sample]) -> list[Sample]:
-    """What round_outcomes holds of these sockets, without sketches."""
+    """Rows of round_outcomes for these sockets, without sketches."""
     closed = [
         {**r, "class": next(c for c in CLASSES if r["life_bytes_acked"] >= c)}
         for r in rows

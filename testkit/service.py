@@ -51,7 +51,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def options(files: Iterable[Path]) -> dict[str, list[str]]:
-    """What [Service] sets, by name; an empty value clears the ones before it, as in systemd."""
+    """Settings of [Service], by name; an empty value clears the ones before it, as in systemd."""
     found: dict[str, list[str]] = {}
     for file in files:
         section = ""

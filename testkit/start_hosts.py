@@ -1,4 +1,4 @@
-"""What each host of a unit shows in a round, through the roll-up's model, as a row that the law of starts is given."""
+"""Turns what each host of a unit shows in a round, through the roll-up's model, into a row for the law of starts."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Link:
     number: int
 
     def limit_ms(self, size: int, together: int = 1) -> float:
-        """What no sender can go below: a round trip, and the time that the link takes for all of them."""
+        """The least time of any sender: a round trip, and the time that the link takes for all of them."""
         return self.rtt_ms + together * size * 8 / self.rate_mbit / 1000
 
     def prefixes(self) -> tuple[str, str]:

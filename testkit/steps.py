@@ -131,7 +131,7 @@ def main() -> None:
     target = os.getpid()
     if os.fork() == 0:
         os.close(reader)
-        # Whoever reads the command's output must not wait for this process.
+        # A reader of the command's output must not wait for this process.
         os.dup2(os.open(os.devnull, os.O_RDWR), 1)
         os.dup2(1, 2)
         watch(target, int(step), directory, only, int(number), writer)

@@ -1,4 +1,4 @@
-"""Which samples there are: by identity, from what a collector wrote and from what a store holds."""
+"""Lists samples by identity, from what a collector wrote and from what a store holds."""
 
 from __future__ import annotations
 

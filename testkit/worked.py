@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# What cargo wants of a copy, and of what it makes: where the testkit and Python find it.
+# Crates that cargo needs in a copy, and what it makes: a file, and where the testkit and Python find it.
 CRATES = ("core", "collector", "controller/native", "edge", "lab/wan")
 MADE = {
     "springtide-edge": ("springtide-edge", "target/release/springtide-edge"),
@@ -71,7 +71,7 @@ def build(tree: Path, *packages: str) -> None:
 
 
 def run(tree: Path, script: str, *arguments: str) -> str:
-    """What a script prints that has the copy's modules."""
+    """Runs a script that has the copy's modules, and returns what it prints."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(tree / name) for name in ("controller", ""))}
     command = [sys.executable, "-c", script, *arguments]
     done = subprocess.run(command, env=environment, cwd=tree, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""What the tests across components share."""
+"""Fixtures that the tests across components share."""
 
 from __future__ import annotations
 

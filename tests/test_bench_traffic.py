@@ -24,7 +24,7 @@ def test_replayed_rows_are_the_captured_ones_as_they_live_on() -> None:
     polls = [row for row in rows if row.kind == 1]
     assert len(polls) == 1200
     assert Counter(row.poll_sequence for row in polls) == {1000: 400, 1001: 400, 1002: 400}
-    # What a capture's sockets have, these have, and nothing else.
+    # Fields of a capture's sockets, and no others.
     assert {field.name for row in polls for field, _ in row.ListFields()} <= set(FIELDS)
     assert {row.congestion_algorithm for row in polls} == {sample["congestion_algorithm"] for sample in captured()}
     # Counters only grow, and about half of the sockets are idle.

@@ -145,7 +145,7 @@ def test_a_small_run_has_every_figure_in_the_one_form(name: str, tmp_path: Path)
 
 
 def every_socket_and_close_is_there(figures: dict[str, float]) -> None:
-    """What the bench reports as lost, on a size at which nothing may be lost; and both sides read the same."""
+    """The bench reports nothing as lost, on a size at which nothing may be; and both sides read the same."""
     lost = ("lost_poll_rows", "lost_close_records", "double_rows", "close_overruns")
     assert [figures[name] for name in lost] == [0, 0, 0, 0]
     assert figures["churned_sockets"] > 0

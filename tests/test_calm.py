@@ -52,7 +52,7 @@ def test_harm_lasts_one_round_and_clean_paths_lose_nothing(path: guard.Path) -> 
     before = guard.summary(path, list(guard.play(path, guard.forgetful(path), 200, 96, seed=1)))
     assert harmed < before[0] / 3
     assert before[1] >= 2
-    # What did harm comes back, if at all, only after every step between: never in a jump.
+    # A window that did harm comes back, if at all, only after every step between: never in a jump.
     first = next(at for at, window in enumerate(windows) if guard.harms(path, window))
     assert windows[first + 1] == guard.DEFAULT
     law = Policy().initcwnd

@@ -1,4 +1,4 @@
-"""What the texts cite is in the source that they name, and queries that are shown count nothing twice."""
+"""Citations are in the source that they name, and queries that are shown count nothing twice."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "lab", "demo", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]
-    # What a person sees at the end.
+    # Text that a person sees at the end.
     assert "Fresh connections: request to last byte, ms" in done.stdout
     assert "Decided windows" in done.stdout
     assert "Conditions: 2 rounds of 20 s, no gate between the waves, n = 20 of each" in done.stdout

@@ -20,7 +20,7 @@ PATH = f"{Path(sys.executable).parent}:{binary().parent}:{os.environ['PATH']}"
 
 
 def completed(folder: Path, program: str, words: str) -> list[str]:
-    """What bash offers after these words, the last of which is not whole, once it has read the program's script."""
+    """Words that bash offers after these, the last of which is not whole, once it has read the program's script."""
     script = f"""
 source {folder}/{program}
 COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMP_LINE='{words}'; COMP_POINT=${{#COMP_LINE}}

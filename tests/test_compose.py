@@ -133,7 +133,7 @@ def test_each_image_is_built_by_one_service_and_pulled_by_none() -> None:
 
 def test_no_file_is_mounted_into_a_volume() -> None:
     """The entrypoints of images give their volumes to their users, `chown -R`, which ends at what is read-only."""
-    # What an image declares as its volume beside those that are mounted, by its Dockerfile.
+    # Volumes that an image declares in its Dockerfile beside those that are mounted.
     declared = {"clickhouse": ["/var/lib/clickhouse", "/var/log/clickhouse-server"]}
     for name in SERVICES:
         targets = [(source, target) for service, source, target in mounts() if service == name]
@@ -143,7 +143,7 @@ def test_no_file_is_mounted_into_a_volume() -> None:
 
 
 def test_clickhouse_finds_the_contract_where_it_looks(tmp_path: Path) -> None:
-    """What is run before the image's own entrypoint, with its places below another root."""
+    """Runs what comes before the image's own entrypoint, with its places below another root."""
     service = SERVICES["clickhouse"]
     *shell, script = service["entrypoint"]
     [source] = [source for name, source, target in mounts() if target == "/usr/share/springtide/tcp_sample.proto"]
@@ -203,7 +203,7 @@ def test_every_secret_is_generated_and_there_is_no_other(tmp_path: Path) -> None
     assert ".env" in (ROOT / ".gitignore").read_text().split()
 
 
-# How many numbers a released version has, where it is not three.
+# Numbers in a released version, where they are not three.
 NUMBERS = {"clickhouse/clickhouse-server": 4, "debian": 2, "postgres": 2}
 
 

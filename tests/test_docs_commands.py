@@ -46,7 +46,7 @@ def commands(text: str) -> Iterator[list[str]]:
 
 
 def _own(words: list[str]) -> Iterator[list[str]]:
-    # That asks click for a shell's script, whatever the command.
+    # The variable asks click for a shell's script, whatever the command.
     if words and words[0].startswith("_SPRINGTIDE_COMPLETE="):
         return
     while words and re.fullmatch(r"\$|sudo|time|[A-Z_]+=.*", words[0]):

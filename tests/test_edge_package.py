@@ -78,5 +78,5 @@ def test_its_removal_takes_everything_back_and_an_upgrade_does_not(package: Path
         last = calls.read_text().splitlines()[-1].split()
         assert last[:2] == ["disable", "--now"]
         units = {name.rpartition("/")[2] for name in FILES if "/systemd/" in name}
-        # What a timer or nothing starts has nothing to be disabled.
+        # A unit that a timer or nothing starts has nothing to be disabled.
         assert set(last[2:]) == units - {"springtide-edge-follow.service", "springtide-edge-probe.service"}

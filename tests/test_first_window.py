@@ -68,7 +68,7 @@ for _ in range(3):
     threading.Thread(target=ask, daemon=True).start()
 ask()
 """
-# What a connection begins with, by its own tcp_info (include/uapi/linux/tcp.h: tcpi_snd_cwnd).
+# Prints a connection's first window, by its own tcp_info (include/uapi/linux/tcp.h: tcpi_snd_cwnd).
 BEGUN = """
 import socket, struct, sys
 with socket.create_connection((sys.argv[1], 8080), 5) as one:
@@ -137,7 +137,7 @@ class Site:
         return self.controller.run(line, "/srv/release")
 
     def start(self, node: Node, *command: str) -> None:
-        """What is a service on the edge."""
+        """Starts what is a service on the edge."""
         assert node.sshd is not None
         inside = ["nsenter", f"--target={node.sshd.pid}", "--net", "--mount", "--root", "--wd=/", *command]
         log = (node.directory / f"{Path(command[0]).name}.log").open("wb")

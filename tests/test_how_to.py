@@ -1,4 +1,4 @@
-"""How to run the collector: what the page shows is done here, but for what a service manager does."""
+"""Runs the collector as its how-to page shows, but for what a service manager does."""
 
 from __future__ import annotations
 

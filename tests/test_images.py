@@ -38,7 +38,7 @@ class Image:
     config: dict[str, Any]
 
     def run(self, *arguments: str, code: int = 0) -> str:
-        """What its entry point prints, or the command where it has none, as its user."""
+        """Runs its entry point, or the command where it has none, as its user, and returns the output."""
         environment = " ".join(self.config["Env"])
         script = ENTER.format(root=self.root, environment=environment, user=self.config["User"])
         command = [*self.config.get("Entrypoint", []), *arguments]

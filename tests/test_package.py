@@ -82,7 +82,7 @@ def test_the_binary_runs_with_the_packaged_configuration(installed: Path) -> Non
     configuration = installed / "etc/springtide/collector.toml"
     effective = run(binary, "run", "--check-config", "--config", configuration).stdout
     assert 'listen = "127.0.0.1:9462"' in effective
-    # What it may write lies in the unit's state directory.
+    # Paths that it may write lie in the unit's state directory.
     unit = (installed / "usr/lib/systemd/system" / UNIT).read_text()
     state = re.search(r"^StateDirectory=(.+)$", unit, re.M)
     assert state
@@ -116,12 +116,12 @@ def machine(installed: Path, tmp_path: Path) -> Path:
 
 
 def verified(root: Path) -> str:
-    """What systemd has against the unit."""
+    """Complaints of systemd about the unit."""
     return run("systemd-analyze", "verify", f"--root={root}", "--man=no", UNIT).stderr
 
 
 def exposed(root: Path) -> tuple[set[str], float]:
-    """What systemd finds open, and how open the whole is."""
+    """Rights that systemd finds open, and how open the whole is."""
     output = run("systemd-analyze", "security", "--offline=true", f"--root={root}", "--no-pager", UNIT).stdout
     return opened(output), exposure(output)
 

@@ -1,6 +1,6 @@
-"""How to push routes: the page's plays run here on two edges; its `springtide` commands are parsed as they stand.
+"""Runs the plays of the page on pushing routes, on two edges; its `springtide` commands are parsed as they stand.
 
-What those do is shown in controller/tests/test_publication.py.
+controller/tests/test_publication.py shows what those do.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def test_the_plays_do_what_the_page_says(tmp_path: Path) -> None:
     assert os.geteuid() == 0, "this test makes network namespaces: run it as root"
     lines = [shlex.split(line) for line in LINES if line.startswith("ansible-playbook ")]
     routes = {"10.200.1.0/24": 30, "10.200.2.0/24": 40}
-    # What the edges have after each of the page's plays.
+    # Routes of the edges after each of the page's plays.
     expected = {
         ("rollout.yml", "-e"): routes,
         ("rollout.yml",): routes,

@@ -1,4 +1,4 @@
-"""What `make release` leaves, for one who has nothing else: checksums, lists of contents, notices, installation.
+"""Uses what `make release` leaves, with nothing else: checksums, lists of contents, notices, installation.
 
 The installation follows docs/how-to/install.md and run-in-airflow.md line by line, on this machine under a layer of its
 own and with the checkout hidden. Only `pip` is another: uv, which has the same wheels in its cache.
@@ -227,7 +227,7 @@ class Publisher(Machine):
     """A machine with a release in /srv/release, and uv in place of the new environment's pip."""
 
     def steps(self, steps: list[str], given: str = "", **more: str) -> str:
-        """What the page's lines print, in the release's folder."""
+        """Runs the page's lines in the release's folder, and returns what they print."""
         made = [index for index, line in enumerate(steps) if line.startswith("python3 -m venv")]
         for index in made:
             steps = [*steps[: index + 1], "ln -sf /srv/pip /opt/springtide/bin/pip", *steps[index + 1 :]]

@@ -26,7 +26,7 @@ def clean() -> None:
 
 @pytest.mark.proof
 def test_the_tutorial_does_what_it_says_at_any_speed(tmp_path: Path) -> None:
-    """Whoever reads on for longer than a round, and than the traffic once lasted, gets the same."""
+    """A reader who takes longer than a round, and than the traffic once lasted, gets the same."""
     blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/tutorial.md").read_text(), re.S)
     script = "\n".join([*blocks[:-3], *(f"sleep {READS_S}\n{block}" for block in blocks[-3:])])
     log = tmp_path / "output"

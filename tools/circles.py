@@ -23,7 +23,7 @@ Module = tuple[str, ...]
 
 
 def uses(source: Path) -> dict[Module, set[Module]]:
-    """Which modules of the same folder each module uses; a folder is a module of the folder above it."""
+    """Modules of the same folder that each module uses; a folder is a module of the folder above it."""
     files = {path.relative_to(source).with_suffix("").parts: path for path in source.rglob("*.rs")}
     files = {module: path for module, path in files.items() if not {"lib", "main", "tests"} & {*module}}
     found: dict[Module, set[Module]] = {}

@@ -21,7 +21,7 @@ EXEMPT: set[str] = set()
 
 
 def unexplained(name: str, source: str) -> Iterator[str]:
-    """What of one file is long without a reason."""
+    """Functions of one file, or the file, that are long without a reason."""
     tree = ast.parse(source)
     lines = source.count("\n")
     if lines > FILE and "Long: " not in (ast.get_docstring(tree) or ""):

@@ -45,7 +45,7 @@ def linked(package: str, host: str) -> list[dict[str, Any]]:
     """Cargo's records of the crates linked into `package` on `host` (a target triple), without the workspace's."""
     common = ("--locked", "--format-version=1", f"--filter-platform={host}")
     known = json.loads(_run("cargo", "metadata", *common))["packages"]
-    # Of the whole workspace: it is built at once, and features that one program wants come into the others.
+    # The whole workspace's: it is built at once, and features that one program wants come into the others.
     tree = _run(
         *("cargo", "tree", "--locked", "--workspace", f"--target={host}", "--edges=normal,no-proc-macro"),
         *("--prefix=depth", "--no-dedupe", "--format={p}"),
@@ -118,7 +118,7 @@ def host() -> str:
 
 
 def standard_library() -> str:
-    """What Rust's toolchain says of its standard library, as text."""
+    """Notices of Rust's toolchain for its standard library, as text."""
     page = Path(_run("rustc", "--print", "sysroot").strip()) / "share/doc/rust/COPYRIGHT-library.html"
     if not page.is_file():
         raise NoticesError(f"{page}: does not exist: the toolchain lacks the notices of its library")

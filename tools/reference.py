@@ -77,7 +77,7 @@ def _command(path: tuple[str, ...], command: click.Command) -> str:
 
 
 def _paragraph(text: str) -> list[str]:
-    """What stands as it is behind a \\b becomes a block of code."""
+    """Turns text that stands as it is behind a \\b into a block of code."""
     if not text.lstrip().startswith("\b"):
         return [_text(" ".join(text.split()))]
     title, *rest = [line.rstrip() for line in text.replace("\b", "").strip("\n").splitlines() if line.strip()]
@@ -118,7 +118,7 @@ def _text(text: str) -> str:
 
 
 def output(program: str, *arguments: str) -> str:
-    """What a program on hosts prints, as wide on every terminal."""
+    """Output of a program on hosts, as wide on every terminal."""
     done = subprocess.run(
         [BINARIES / program, *arguments],
         capture_output=True,

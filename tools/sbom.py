@@ -1,4 +1,4 @@
-"""What a part of a release is made of, as a CycloneDX document: every package that the lock files name.
+"""Lists what a part of a release is made of, as a CycloneDX document: every package that the lock files name.
 
     python -m tools.sbom NAME VERSION RELEASE      NAME: springtide, springtide-collector or springtide-edge
 
@@ -25,7 +25,7 @@ from tools.notices import ROOT, host, linked
 # A name and its version in what `uv pip compile` writes; the same name may come twice, for different platforms.
 PINNED = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^\s;]+)", re.MULTILINE)
 Pins = set[tuple[str, str]]
-# What such a crate calls its library; those without one, ring for instance, are their own.
+# Name of such a crate's library; those without one, ring for instance, are their own.
 LIBRARIES = {"libbpf-sys": "libbpf", "rdkafka-sys": "librdkafka", "zstd-sys": "zstd"}
 
 

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# What a part does, and the files or folders that do it.
+# Work of a part, and the files or folders that do it.
 PARTS = {
     "decide: the step, and what a start saves": ("core/src/step/", "core/src/gain.rs"),
     "decide: laws": ("controller/springtide/laws/",),

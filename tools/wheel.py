@@ -1,4 +1,4 @@
-"""What the wheel brings beside Python code: hatch calls this as it builds one.
+"""Adds to the wheel what it brings beside Python code: hatch calls this as it builds one.
 
 It is for one platform, since the compiled part of the controller is in it, and for any Python from 3.11 on.
 An editable installation gets none of it: it finds the files in the checkout, and copies would grow old beside them.
@@ -33,7 +33,7 @@ IN_COLLECTION = ("galaxy.yml", "README.md", "CHANGELOG.md", "meta", "playbooks",
 # Made by `make setup`; for another processor by tools/compile-arm64.
 MODULE = "springtide/_core.abi3.so"
 TARGET = os.environ.get("SPRINGTIDE_TARGET", "")
-# Of what is linked into it; made by `make release`.
+# Notices of what is linked into it; made by `make release`.
 NOTICES = "target/notices/springtide-native.txt"
 # A page of each command; made by `make release`.
 MANUAL = "target/man/controller"

@@ -1,4 +1,4 @@
-"""What a ClickHouse server would do with a statement and a body, done by the embedded store."""
+"""Does with a statement and a body what a ClickHouse server would, by the embedded store."""
 
 from __future__ import annotations
 

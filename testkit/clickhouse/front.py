@@ -36,7 +36,7 @@ Kind = Literal["refuse", "limit", "reset", "lost-answer", "read-only", "late-exc
 
 @dataclass
 class Fault:
-    """What goes wrong with the next `times` inserts.
+    """A fault of the next `times` inserts.
 
     "refuse" answers 503 as an overloaded server does; "limit" 429 as a proxy does; "reset" cuts the connection before
     the insert; "lost-answer" inserts and then cuts the connection, which is how duplicates come about; "read-only"

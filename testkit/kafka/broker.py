@@ -127,7 +127,7 @@ class Broker:
 
     @property
     def log(self) -> Path:
-        """What the broker itself printed."""
+        """The broker's own output."""
         return self.directory / "broker.log"
 
     @property

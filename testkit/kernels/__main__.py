@@ -22,7 +22,7 @@ from testkit.kernels.table import TABLE
 
 CACHE = Path.home() / ".cache/springtide/kernels"
 LOCKDOWNS = ("integrity", "confidentiality")
-# What a guest checks last.
+# A guest's last check.
 LAST = "untyped_leaves_no_route"
 
 

@@ -1,4 +1,4 @@
-"""What the collector says beside `ss` of the same guest, and what it reports of a connection that closes."""
+"""Compares the collector with `ss` of the same guest, and its reports of a connection that closes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 Sample = Mapping[str, Any]
 Ends = tuple[int, int]
 
-# How `ss -tinmeO` writes a value -> the sample's field, and how many of its units one is. What ss leaves out is 0.
+# Form of a value in `ss -tinmeO` -> the sample's field, and how many of its units one is. A value left out is 0.
 NUMBERS = {
     r"\brto:([\d.]+)": ("rto", 1000),
     r"\bato:([\d.]+)": ("ato", 1000),
@@ -91,7 +91,7 @@ def seen(said: str, title: str) -> list[str]:
 
 
 def as_ss(said: str) -> str:
-    """What differs, empty where nothing does, of what a guest printed."""
+    """Differences in what a guest printed, empty where there are none."""
     theirs = {}
     for line in seen(said, "ss"):
         parts = line.split()
@@ -128,7 +128,7 @@ def differ(line: str, sample: Sample) -> Iterator[str]:
 
 
 def closes(said: str, kind: str, wanted: Mapping[str, int | str]) -> str:
-    """What the collector's row of this kind lacks, empty where nothing, of the connection that sent 100,000 bytes."""
+    """Faults of the collector's row of this kind, of the connection that sent 100,000 bytes; empty without any."""
     found = large(said, kind)
     if len(found) != 1:
         return f"{len(found)} rows of {kind}, wanted 1: {seen(said, 'row')!r:.600}"
@@ -143,7 +143,7 @@ def large(said: str, kind: str) -> list[Sample]:
 
 
 def close(said: str) -> str:
-    """What its close record lacks; the FIN that came counts as a byte."""
+    """Faults of its close record; the FIN that came counts as a byte."""
     if wrong := closes(said, "CLOSE", {"state": "TCP_STATE_CLOSE", "bytes_received": 100_001}):
         return wrong
     [row] = large(said, "CLOSE")
@@ -152,7 +152,7 @@ def close(said: str) -> str:
 
 
 def first_flight(said: str) -> str:
-    """What a record of that connection's first flight lacks."""
+    """Faults of the record of that connection's first flight."""
     wanted: dict[str, int | str] = {"started_window": 60, "started_prefix_length": 24, "bytes_acked": 100_001}
     # A slow guest may send something again: both say so, or neither.
     wanted |= {name: row[name] for row in large(said, "CLOSE") for name in ("total_retrans", "data_segs_out")}

@@ -12,7 +12,7 @@ import zstandard
 # Kernel series -> suite.
 SUITES = {"5.10": "bullseye", "6.1": "bookworm", "6.12": "trixie", "7.3": "trixie-backports", "7.2": "sid"}
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
-# What a guest needs of a kernel's modules, each after what it needs itself.
+# Modules of a kernel that a guest needs, each after those that it needs itself.
 MODULES = ("inet_diag", "tcp_diag", "veth", "tcp_bbr", "tun", "sch_netem", "sch_tbf")
 
 

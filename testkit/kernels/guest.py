@@ -20,7 +20,7 @@ LIMIT_S = 600
 
 
 def boot(folder: Path, files: Mapping[str, bytes], more: str = "", init: str = "init.sh") -> str:
-    """What the guest prints. `files` go into its root, `more` to the kernel's command line; `init` is what it runs."""
+    """The guest's output. `files` go into its root, `more` to the kernel's command line; `init` is what it runs."""
     with tempfile.TemporaryDirectory() as made:
         root = Path(made) / "root"
         _fill(root, folder, files, init)

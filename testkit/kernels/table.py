@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
-# What a line of the table says -> the checks behind it.
+# Text of a line of the table -> the checks behind it.
 LINES = {
     "`springtide-edge check` says that the program and routes can be used": ("checks_host",),
     "a signed bundle by eBPF is applied; status; withdrawn without a trace": (

@@ -24,7 +24,7 @@ from testkit.kernels.guest import ROOT, boot
 from testkit.kernels.table import Table
 
 WAN, CROSSING = ROOT / "target/release/springtide-wan", ROOT / "target/release/examples/crossing"
-# What tbf counts of a packet is its frame; what the emulator counts is the packet.
+# tbf counts a packet's frame; the emulator counts the packet.
 PACKET, FRAME = 1228, 1242
 
 
@@ -107,7 +107,7 @@ def crossings(said: str, ways: Mapping[str, Way]) -> dict[tuple[str, str], dict[
 
 
 def run(series: str) -> dict[str, Any]:
-    """What each path was: {"version", "ways": {name: {"asked", "kernel", "emulator", "here"}}}."""
+    """Measures each path: {"version", "ways": {name: {"asked", "kernel", "emulator", "here"}}}."""
     files = {f"bin/{one.name}": one.read_bytes() for one in (WAN, CROSSING)}
     said = boot(kernel(series, CACHE), files | inputs(WAYS), init="wan.sh")
     in_guest, outside = crossings(said, WAYS), crossings(here(WAYS), WAYS)

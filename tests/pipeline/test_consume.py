@@ -79,7 +79,7 @@ def until(home: Home, feed: Feed, done: Callable[[], bool], *arguments: str) -> 
 
 
 def committed(feed: Feed) -> int:
-    """How many messages the group has behind it."""
+    """Messages that the group has behind it."""
     reader = Consumer({"bootstrap.servers": feed.bootstrap, "group.id": feed.topic})
     places: list[TopicPartition] = []
 

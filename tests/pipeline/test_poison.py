@@ -132,7 +132,7 @@ def until(home: Home, feed: Feed, done: Callable[[], bool]) -> dict[str, int]:
 
 
 def committed(feed: Feed) -> int:
-    """What the group has behind it; the half minute for the answer is only for a machine that stands still."""
+    """Messages that the group has behind it; the half minute for the answer is only for a machine that stands still."""
     reader = Consumer({"bootstrap.servers": feed.bootstrap, "group.id": feed.topic})
     try:
         places = reader.committed([TopicPartition(feed.topic, number) for number in (0, 1)], timeout=30)

@@ -137,7 +137,7 @@ def test_through_kafka_and_through_spools_the_same_windows_are_decided(
 def test_it_ends_by_itself_with_all_that_was_there_when_it_began(feed: Feed, home: Home) -> None:
     first, second = made(ROUNDS[:1])[0], made(ROUNDS[1:2])[0]
     produce(feed.broker, feed.topic, payloads(first))
-    # Whoever goes on sending does not keep it from ending.
+    # A sender that goes on does not keep it from ending.
     ended = threading.Event()
 
     def send_on() -> None:

@@ -117,7 +117,7 @@ def test_every_row_is_in_the_topic_once_and_keyed_by_host(load: None, feed: Feed
     # A healthy broker gets everything exactly once.
     assert sum(rows_in(message.payload) for message in messages) == counters["rows_read"]
     assert arrived(home, messages) == in_spool(home.spool.glob("*.spool"))
-    # What has been acknowledged does not stay on disk.
+    # Acknowledged messages do not stay on disk.
     assert held(home.path / "queue") == 0
 
 
@@ -202,7 +202,7 @@ def test_a_broker_that_accepts_nothing_stops_no_poll_and_fills_no_memory(load: N
     assert delivered(after) == (after["rows_read"] + recovered, 0, 0)
     found = arrived(home, feed.messages())
     read = counters["rows_read"] + after["rows_read"]
-    # What was in flight at the end, and not in the queue any more, may have reached the broker or not.
+    # Messages in flight at the end, and not in the queue any more, may have reached the broker or not.
     assert sent + recovered + after["rows_read"] <= len(found) <= read - lost
 
 

@@ -158,7 +158,7 @@ def test_every_sink_and_every_turn_works_under_the_unit(load: None, home: Home, 
         assert read_topic(broker.bootstrap, TOPIC)
 
 
-# What the unit must refuse, each with a way to notice that it does not.
+# Commands that the unit must refuse, each with the complaint that shows it.
 REFUSED = {
     "touch /usr/bin/x": "Read-only file system",
     "touch /proc/sys/kernel/hostname": "Permission denied",
