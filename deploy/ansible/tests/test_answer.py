@@ -1,4 +1,4 @@
-"""What an edge may answer: each key, type and size that a hostile one could choose."""
+"""Answers of an edge: each key, type and size that a hostile one could choose."""
 
 from __future__ import annotations
 

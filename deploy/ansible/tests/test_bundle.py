@@ -1,4 +1,4 @@
-"""What a bundle must be before an edge looks at its kernel."""
+"""Demands on a bundle before an edge looks at its kernel."""
 
 from __future__ import annotations
 

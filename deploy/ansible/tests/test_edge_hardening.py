@@ -168,7 +168,7 @@ def test_a_watch_without_a_reader_goes_on_and_does_not_spin(tmp_path: Path) -> N
 def watch_goes_on(edge: Edge, stream: str) -> None:
     edge.ip("route", "add", "default", "via", "192.168.0.2")
     edge.apply({DESTINATION: 83})
-    # Whoever runs the tests may ignore SIGHUP, as nohup does, and what is ignored stays so in a child.
+    # The tests' caller may ignore SIGHUP, as nohup does, and a child then ignores it too.
     command = ["env", "--default-signal=HUP", *edge.command("watch", "--interval", "3600")]
     if stream == "closed":
         command = ["sh", "-c", 'exec "$@" >&- 2>&- <&-', "sh", *command]

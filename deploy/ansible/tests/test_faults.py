@@ -1,4 +1,4 @@
-"""What is left of a host when something breaks in the middle.
+"""State of a host when something breaks in the middle.
 
 Long: one command under every fault, over one set of edges.
 """
@@ -268,7 +268,7 @@ def test_a_table_that_reads_back_otherwise_than_written_is_restored(routed: Edge
 def test_after_a_reboot_an_intent_of_the_boot_before_is_history(routed: Edge) -> None:
     routed.apply(OLD)
     killed_before_commit(routed, NEW)
-    # What a reboot leaves: an empty kernel, another boot id.
+    # A reboot leaves an empty kernel and another boot id.
     for name in ("intent.json", "state.json"):
         file = routed.state_dir / name
         save(file, load(file) | {"boot_id": "another"})
@@ -427,9 +427,9 @@ def test_two_applies_at_once_end_as_one_of_them(routed: Edge) -> None:
 
 @pytest.mark.parametrize("command", ["apply", "withdraw"])
 def test_a_run_waits_for_the_lock(routed: Edge, command: str) -> None:
-    """What takes back waits for two seconds, and says where it then went on without the lock: where a busy machine has
-    delayed the look by one of them, there is another try. Three in a row are late with odds of one in a million where
-    one in a hundred is; of 40, half of them beside two busy processes, the latest was late by 0.03 s."""
+    """A command that takes back waits for two seconds, and says where it then went on without the lock. Where a busy
+    machine has delayed the look by one of them, there is another try. Three in a row are late with odds of one in a
+    million where one in a hundred is; of 40, half of them beside two busy processes, the latest was late by 0.03 s."""
     lock, after = routed.state_dir / "lock", NEW if command == "apply" else {}
     for _ in range(3):
         assert routed.apply(OLD).code == 0
@@ -463,7 +463,7 @@ def test_sigterm_waits_until_the_kernel_is_consistent(routed: Edge, number: sign
         run.send_signal(number)
         run.send_signal(signal.SIGCONT)
         _, errors = run.communicate()
-    # What runs under nohup ignores SIGHUP, and so does what it starts.
+    # A process under nohup ignores SIGHUP, and so do its children.
     assert run.returncode == (0 if signal.getsignal(number) == signal.SIG_IGN else -number)
     assert "panicked" not in errors
     assert routed.windows() == MANY

@@ -202,7 +202,7 @@ def test_variables_of_another_type_are_refused_before_the_first_change(farm: Far
 
 
 def test_a_program_that_answers_no_report_has_failed_and_not_refused(farm: Farm) -> None:
-    """What is refused has changed nothing; of this nobody knows."""
+    """A refusal has changed nothing; whether this has, nobody knows."""
     farm.hold()
     [odd] = farm.script("echo broken; exit 2")
     found = farm.play("drift.yml", springtide_edge_program=odd)

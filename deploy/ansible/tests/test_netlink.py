@@ -1,4 +1,4 @@
-"""What is written over netlink is what `ip` would have written."""
+"""Writes over netlink are those that `ip` would have made."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ OPTED_OUT = Fleet.model_validate(FLEET.model_dump(mode="json", exclude={"tenants
 CLIENTS = ("10.77.2.0/24", "192.0.2.0/24", "127.0.0.0/24", "169.254.0.0/24", "2001:db8::/56", "fe80::/56", "::/56")
 WINDOWS = st.integers(10, 100)
 RATES = st.integers(1000, 10_000_000_000)
-# What only fleet and policy know, which edges do not; a value out of the policy's range.
+# Rules that need fleet and policy, which edges do not have; a value out of the policy's range.
 KNOWN_BY_THE_CONTROLLER = (
     "known_edge",
     "prefixes",
@@ -130,7 +130,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def is_taken(place: Path, content: bytes) -> bool:
-    """What the edges' program says of it a second after its round."""
+    """Tells whether the edges' program takes it a second after its round."""
     place.write_bytes(content)
     command = [str(PROGRAM), "verify", str(place), "--unsigned", "--edge", NAME, "--at", str(ROUND + 1)]
     code = subprocess.run(command, check=False, capture_output=True).returncode

@@ -72,7 +72,7 @@ def test_where_the_policy_advises_nothing_is_pushed_and_what_was_goes_back(farm:
     back = farm.play("rollback.yml", springtide_policy=str(policy), springtide_reason="loss")
     assert back.code == 0, back.output
     assert farm.windows() == {name: {} for name in farm.edges}, "before the first round there was nothing"
-    # What was published before the rollback is not pushed after it.
+    # A publication from before the rollback is not pushed after it.
     policy.write_text("# every key has its default\n")
     refused = farm.play("rollout.yml", springtide_policy=str(policy))
     assert refused.code == 2
@@ -104,7 +104,7 @@ def test_a_failed_gate_rolls_back_every_edge_also_one_that_was_unreachable(farm:
     found = farm.play("drift.yml")
     assert found.code == 2
     assert "drift on: am-1" in found.output
-    # What the timer runs, with repair.
+    # The timer's command, with repair.
     unit = (Path(__file__).parents[2] / "systemd/springtide-drift.service").read_text()
     [line] = re.findall(r"^ExecStart=\S+ -i \S+ (.*)$", unit, re.MULTILINE)
     *options, play = line.replace("${SPRINGTIDE_REPAIR}", "true").split()

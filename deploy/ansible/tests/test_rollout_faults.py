@@ -1,4 +1,4 @@
-"""What breaks around a rollout: the state of every edge afterwards."""
+"""Faults around a rollout: the state of every edge afterwards."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ START_VALUES = "start-values.conf"
 UNIT = "etc/systemd/system/kafka.service"
 CONTROL = "Package: {}\nVersion: {}\nArchitecture: all\nMaintainer: A Test <test@springtide.invalid>\nDescription: {}\n"
 
-# What ClickHouse's own package brings, as far as the role meets it; rights.PACKAGED is the other file.
+# A file of ClickHouse's own package, as far as the role meets it; rights.PACKAGED is the other file.
 MAIN = "<clickhouse><user_directories><users_xml><path>users.xml</path></users_xml></user_directories></clickhouse>"
 
 

@@ -1,4 +1,4 @@
-"""Whose signature counts: as ssh-keygen(1) judges it, which is asked the same."""
+"""Judges whose signature counts: as ssh-keygen(1) does, which is asked the same."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_signature_with_one_byte_altered_is_never_taken(publisher: Publisher, 
     signers.write_text(f"springtide {publisher.public['ed25519']}\n")
     ours = publisher.ours(path, signers)
     assert ours in (0, 11, 12)
-    # What both take is the same signature in other white space or padding.
+    # A case that both take is the same signature in other white space or padding.
     assert ours != 0 or publisher.theirs(path, signers)
 
 

@@ -1,4 +1,4 @@
-"""What the play that fetches spool files lets one edge leave on the disk of all. rsync only writes down its words."""
+"""Checks what the play that fetches spool files lets one edge leave on the disk. rsync only writes down its words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ printf '%s\\n' "$@" > "$last/called"
 
 
 def fetch(folder: Path, waiting_bytes: int) -> tuple[str, dict[str, list[str] | None]]:
-    """What Ansible says, and by edge what rsync was given, None where it was not called."""
+    """Ansible's output, and by edge the arguments of rsync, None where it was not called."""
     (folder / "fleet.yaml").write_text(FLEET)
     (folder / "bin").mkdir()
     (folder / "bin/rsync").write_text(RSYNC)

@@ -1,4 +1,4 @@
-"""What an edge says of itself: expiry, drift, state on disk, and what it could not do."""
+"""An edge's own report: expiry, drift, state on disk, and what it could not do."""
 
 from __future__ import annotations
 

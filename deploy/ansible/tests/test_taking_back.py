@@ -166,7 +166,7 @@ def test_whatever_is_broken_the_routes_go_and_stay_away(tmp_path: Path) -> None:
                     # 1: they are gone, and the record of it is not written.
                     assert outcome.code in (0, 1), outcome
                     assert outcome.code == 0 or "are withdrawn, but the record is not written" in outcome.errors
-                # What looks after the routes meets the same bundle, valid by this clock, and a disk that works.
+                # The next `follow` meets the same bundle, valid by this clock, and a disk that works.
                 assert routed.run("follow").code == 0
                 assert routed.picture() == before, f"{command} was undone"
                 # 3: what could only be seen by the missing rule may have been wanted by nobody.

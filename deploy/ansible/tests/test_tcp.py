@@ -1,4 +1,4 @@
-"""What it is all for: a new connection starts with the window of the bundle, and with 10 again afterwards."""
+"""The purpose of it all: a new connection starts with the window of the bundle, and with 10 again afterwards."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ DESTINATION = "10.77.2.0/24"
 
 
 def eventually(condition: Callable[[], bool], what: str) -> None:
-    """What tests wait for comes by itself: the minute is only for a machine that stands still."""
+    """Waits for what comes by itself: the minute is only for a machine that stands still."""
     give_up = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < give_up, what

@@ -1,4 +1,4 @@
-"""Which way back a rollout takes: the one to what is on the fleet when it begins, whatever was published in between."""
+"""Ways back of a rollout: to what is on the fleet when it begins, whatever was published in between."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Publisher:
         return way_back(publication, self.folder.path, ["ams-1"], time.time() if now is None else now)
 
     def begin(self, publication: Path) -> int | None:
-        """What a failure goes back to."""
+        """Begins, and returns the window that a failure goes back to."""
         hold(self.folder, self.way(publication))
         end_withdrawal(self.folder.path)
         return self.holds()

@@ -52,7 +52,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
     def _judge(
         self, rollout: dict[str, Any], so_far: dict[str, Any], wave: list[str], answers: dict[str, Any]
     ) -> dict[str, Any]:
-        """What is known after this wave; it is cleared where nothing is against it.
+        """Judges this wave and returns what is known after it; it is cleared where nothing is against it.
 
         Raises OSError, SpringtideError.
         """

@@ -27,7 +27,7 @@ MAX_MEMORY = 1024 * 1024 * 1024
 
 
 def end_children() -> None:
-    """What this task's process has started: ssh. The shared connection itself is nobody's child."""
+    """Ends what this task's process has started: ssh. The shared connection itself is nobody's child."""
     for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split():
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGTERM)

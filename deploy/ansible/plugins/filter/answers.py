@@ -1,4 +1,4 @@
-"""What a wave's edges answered, from their hostvars: plain Python reads better than Jinja chains."""
+"""Answers of a wave's edges, from their hostvars: plain Python reads better than Jinja chains."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def _mappings(node: Any) -> Iterator[Any]:
 
 def edges(document: object) -> list[tuple[str, str, str, str]]:
     """(edge, PoP, region, address) in the file's order. Raises ValueError with what is wrong."""
-    # Whose connections are whose is the controller's to judge: no host is named there.
+    # The tenants' connections are the controller's to judge: no host is named there.
     whole = _mapping("it", document, {"version", "pops", "tenants"}, {"version", "pops"})
     if type(whole["version"]) is not int or whole["version"] != 1 or not whole["pops"]:
         raise ValueError("it is not a fleet of version 1 with pops")

@@ -1,4 +1,4 @@
-"""What an edge may answer to the publisher: known keys of known types, of bounded size, printable. Standard library.
+"""Limits an edge's answers to the publisher: known keys of known types, bounded size, printable. Standard library.
 
 Whoever is root on an edge chooses every byte of its answers, and Ansible obeys some keys of a result (facts,
 statistics, warnings) and prints others as they are. So only what plays use passes here.
@@ -17,7 +17,7 @@ MAX_CHARACTERS = 16 * 1024 * 1024
 MAX_TEXT = 2000
 MAX_ENTRIES = 1000
 
-# What could move a cursor, colour a terminal, or turn a line around: control and format characters.
+# Control and format characters, which could move a cursor, colour a terminal, or turn a line around.
 UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
@@ -31,8 +31,8 @@ REPORT: dict[str, tuple[type, ...]] = {
 }
 LISTS = {"refused": ("prefix", "reason"), "drift": ("prefix", "wanted", "found")}
 COMMANDS = {"applied": ("apply", "preview"), "withdrawn": ("withdraw",), "status": ("status",)}
-# What modules answer that roles and plays use here, and what Ansible's own look for a Python does. Nothing that Ansible
-# obeys, or makes assumptions of, is among them; `results` and `ansible_stats` of another type end a whole play.
+# Answers of modules that roles and plays use here, and of Ansible's own look for a Python. Nothing that Ansible obeys,
+# or makes assumptions of, is among them; `results` and `ansible_stats` of another type end a whole play.
 PLAIN: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("changed", "holds", "appears_binary"), FLAG),
     **dict.fromkeys(("rc", "refusal", "size", "uid", "gid"), NUMBER),
@@ -50,7 +50,7 @@ def printable(text: str, most: int = MAX_TEXT) -> str:
 
 
 def known(output: str) -> str:
-    """What a module wrote, with nothing in it but the keys that are known; else its text, which is then no result."""
+    """A module's output with only the keys that are known; else its text, which is then no result."""
     if len(output) > MAX_CHARACTERS:
         return f"answered more than {MAX_CHARACTERS} characters"
     for line in output.split("\n"):

@@ -1,4 +1,4 @@
-"""How each fault begins and how it ends. A fault that found nothing to break reports it and is not counted."""
+"""Begins and ends each fault. A fault that found nothing to break reports it and is not counted."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def published(folder: Path, edge: str) -> list[Published]:
 
 
 def wanted(folder: Path, edge: str) -> dict[str, int]:
-    """What an edge should hold by `current`."""
+    """Windows that an edge should hold by `current`."""
     return _published((folder / "current").resolve() / f"{edge}.json", folder.resolve()).windows
 
 
@@ -120,11 +120,11 @@ def allowed_sets(
     sets: Mapping[str, Sequence[Published]],
     before: Mapping[str, Windows],
 ) -> dict[str, list[Windows]]:
-    """What each edge may hold after these lines of the journal, where it held `before` and they are true."""
+    """Sets that each edge may hold after these lines of the journal, where it held `before` and they are true."""
     may: dict[str, list[Windows]] = {edge: [before[edge]] for edge in edges}
 
     def of(edge: str, publication: str, *parts: str) -> list[Windows]:
-        """What a publication sets on an edge by these of its parts, or by any of them."""
+        """Sets that a publication has for an edge in these of its parts, or in any of them."""
         return [
             each.windows
             for each in sets[edge]
@@ -143,7 +143,7 @@ def allowed_sets(
         elif event == "rollback":
             unsure = {*details.get("away", ()), *details.get("withdrawn", ())}
             for edge in edges:
-                # Which of its ways back a publication takes, it chooses when it begins.
+                # A publication chooses one of its ways back when it begins.
                 back = [each for each in of(edge, name) if each not in of(edge, name, "edges")]
                 may[edge] = [*may[edge], *back] if edge in unsure else back
             for edge in details.get("withdrawn", ()):

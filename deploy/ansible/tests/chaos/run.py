@@ -38,7 +38,7 @@ OWN_WITHDRAWAL = (
 
 @dataclass
 class Result:
-    """What runs have shown: counts of faults that happened, violations as lines, seconds of each withdraw.yml."""
+    """Results of runs: counts of faults that happened, violations as lines, seconds of each withdraw.yml."""
 
     seed: int
     logs: Path
@@ -258,7 +258,7 @@ class Chaos:
             named = edge in self.named(last)
             return [{}, old, new] if named or last.killed else [{}]
         if move == "rollback of what was not rolled out":
-            # What is on the fleet is the round before it, and before that there was nothing.
+            # The fleet has the round before it, and before that there was nothing.
             undone: judge.Windows = {}
             return [undone] if last.process.returncode == 0 else [undone, old]
         if last.killed or (edge in self.met and last.process.returncode != 0):

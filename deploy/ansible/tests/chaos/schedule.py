@@ -1,4 +1,4 @@
-"""Which faults meet which push, drawn from a seed: the same seed, runs and edges give the same schedule."""
+"""Draws from a seed which faults meet which push: the same seed, runs and edges give the same schedule."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# What an operator does in a run, before withdraw.yml.
+# Moves of an operator in a run, before withdraw.yml.
 MOVES = (
     "rollout",
     "refused by the gate",
