@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What is said before a connection is established. */
+/* Actions before a connection is established. */
 #pragma once
 
 #include "address.h"
@@ -98,7 +98,7 @@ static __always_inline void prepare(struct bpf_sock_ops *ctx)
 		set_window(ctx, window);
 }
 
-/* What this host announces as its receive window; also for a SYN that has no socket of its own yet. */
+/* Announces this host's receive window; also for a SYN that has no socket of its own yet. */
 static __always_inline void announce(struct bpf_sock_ops *ctx)
 {
 	__u32 zero = 0;

@@ -66,9 +66,9 @@ static __always_inline int loses(struct brake *brake, __u32 connections, __u32 p
 }
 
 /*
- * What flights of the default lost, but for the address that sent most again, where there are others: nobody takes a brake
- * back for them. It may be alone for a moment, as those who are first at the default are; where others were seen to lose,
- * that shows nothing.
+ * Losses of the default's flights, but for the address that sent most again, where there are others: nobody takes a brake back
+ * for them. It may be alone for a moment, as those who are first at the default are; where others were seen to lose, that shows
+ * nothing.
  */
 static __always_inline struct tally of_default(struct brake *brake, int others)
 {
@@ -104,7 +104,7 @@ static __always_inline int excuse(struct brake *brake, __u32 connections, int ot
 		brake->excused = others ? BY_SEVERAL : BY_ONE;
 		brake->default_mean = theirs;
 		enter_step(brake, step, now);
-		/* What was lost before would hide for long that the path becomes worse. */
+		/* Earlier losses would hide for long that the path becomes worse. */
 		ours->flights = 0;
 		ours->resent = 0;
 		return 1;
@@ -136,7 +136,7 @@ static __always_inline int is_worse(struct brake *brake, __u32 connections, int 
 
 enum verdict { STAYS, STEPS_BACK, RETURNS };
 
-/* What follows from what an arm has lost by now. Called with the lock held. */
+/* Judges what an arm has lost by now. Called with the lock held. */
 static __always_inline enum verdict weigh(struct brake *brake, __u32 connections, __u32 permille, __u64 now)
 {
 	int others;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How many connections share the rate of an entry. */
+/* Number of connections that share the rate of an entry. */
 #pragma once
 
 #include "maps.h"
@@ -50,7 +50,7 @@ static __always_inline struct crowd enter(struct state *state, __u32 period)
 	return found;
 }
 
-/* What `enter` would find, for one that has nothing to send yet: it takes no part of the rate from the others. */
+/* Number that `enter` would find, for one that has nothing to send yet: it takes no part of the rate from the others. */
 static __always_inline __u32 expected(struct state *state, __u32 period)
 {
 	struct crowd found = crowd_of(state, period);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What connections of an entry lose, as the brake counts it: by step, and by the addresses that lost most. Decides nothing. */
+/* Losses of an entry's connections, as the brake counts them: by step, and by the addresses that lost most. Decides nothing. */
 #pragma once
 
 #include "address.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a connection notes of its first flights, and leaves as it closes. */
+/* Notes on a connection's first flights, and the record that it leaves as it closes. */
 #pragma once
 
 #include "address.h"

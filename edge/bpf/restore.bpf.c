@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What withdrawal does to open connections, as an iterator over the sockets of one network namespace: a cap of ours is
- * lifted always (nobody would do it later), and where `algorithm` names one, a connection that was switched gets that. The
- * set may be of another version: of its storage only what stays where it is in every LAYOUT is read, but for `overdue`.
+ * Effect of withdrawal on open connections, as an iterator over the sockets of one network namespace: a cap of ours is lifted
+ * always (nobody would do it later), and where `algorithm` names one, a connection that was switched gets that. The set may be of
+ * another version: of its storage only what stays where it is in every LAYOUT is read, but for `overdue`.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

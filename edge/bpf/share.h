@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What of its entry's rate a connection gets, as it starts and as long as it is in its first flights. */
+/* Share of its entry's rate that a connection gets, as it starts and as long as it is in its first flights. */
 #pragma once
 
 #include "address.h"
@@ -122,7 +122,7 @@ static __always_inline void sending(struct bpf_sock_ops *ctx)
 	tcp = bpf_skc_to_tcp_sock(sk);
 	state = known(&start->entry);
 	/*
-	 * What has nothing to send takes no part of the rate: whoever opens connections and is silent slows nobody down. (One
+	 * A connection with nothing to send takes no part of the rate: whoever opens some and is silent slows nobody down. (One
 	 * byte may be the FIN.)
 	 */
 	if (!tcp || !state || tcp->write_seq - ctx->snd_nxt <= 1)
@@ -144,8 +144,8 @@ static __always_inline void sending(struct bpf_sock_ops *ctx)
 }
 
 /*
- * What was sent is not acknowledged in time. Its place in the budget is the others' until it is: whoever asks and does not
- * answer would hold it for as long as the periods count.
+ * A segment is not acknowledged in time. Its connection's place in the budget is the others' until it is: whoever asks and does
+ * not answer would hold it for as long as the periods count.
  */
 static __always_inline void unanswered(struct bpf_sock_ops *ctx)
 {

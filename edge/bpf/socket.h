@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What is set on a connection's socket. */
+/* Settings of a connection's socket. */
 #pragma once
 
 #include <linux/bpf.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What new TCP connections start with: initial window, start rate, congestion control, per destination prefix.
+ * Start values of new TCP connections: initial window, start rate, congestion control, per destination prefix.
  *
  * A sockops program of a cgroup. User space fills the maps and decides everything; the program looks up, sets, counts. It
  * reads the stable context of sockops and a few fields of struct tcp_sock (CO-RE). What fails is counted and leaves the
@@ -229,7 +229,7 @@ static __always_inline int first_over(struct bpf_sock_ops *ctx, struct start *st
 	return (__s32)(ctx->snd_una - start->first_end) >= 0;
 }
 
-/* What was sent again and what was sent are of the same flights, however long the connection goes on. */
+/* Segments sent and those sent again are of the same flights, however long the connection goes on. */
 static __always_inline void close_flights(struct bpf_sock_ops *ctx, struct start *start)
 {
 	start->flags |= JUDGED;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the path makes of a connection's first segments. The kernel paces none of the first ten (tcp_update_skb_after_send):
- * they leave as one train, and are delivered as fast as the slowest link sends them, whatever rate the connection was given.
- * So every connection shows what the path carries, also that which uses less of it (packet train dispersion: Dovrolis,
- * Ramanathan, Moore, INFOCOM 2001).
+ * Rate at which the path delivers a connection's first segments. The kernel paces none of the first ten
+ * (tcp_update_skb_after_send): they leave as one train, and are delivered as fast as the slowest link sends them, whatever rate
+ * the connection was given. So every connection shows what the path carries, also that which uses less of it (packet train
+ * dispersion: Dovrolis, Ramanathan, Moore, INFOCOM 2001).
  */
 #pragma once
 
@@ -29,7 +29,7 @@ static __always_inline void note_train(struct bpf_sock_ops *ctx, struct bpf_sock
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
 	__u32 delivered, acked, came_us, sent_us, took_us, quiet_us, rtt_us;
 
-	/* What is sent twice fills the path twice. */
+	/* Bytes sent twice fill the path twice. */
 	if (!tcp || start->train_over || start->copied_bytes)
 		return;
 	delivered = tcp->delivered - start->train_base;

@@ -1,4 +1,4 @@
-//! What time it is, by the wall clock and by those that count from the boot.
+//! Time, by the wall clock and by those that count from the boot.
 
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};

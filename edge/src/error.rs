@@ -1,4 +1,4 @@
-//! What can go wrong, as one line for whoever runs the command: what failed, on which input, what to do.
+//! Errors, as one line for whoever runs the command: what failed, on which input, what to do.
 
 use std::fmt;
 
@@ -46,7 +46,7 @@ pub enum Error {
     Damaged(String),
 }
 
-/// What most functions return.
+/// Result of most functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -71,7 +71,7 @@ impl Error {
         Self::Failed(message.into())
     }
 
-    /// That of the process.
+    /// Exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Refused { code, .. } => *code,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-/// What a file is, and up to `limit` + 1 bytes of it. Never waits, as for the writer of a pipe.
+/// Reads a file's metadata and up to `limit` + 1 bytes. Never waits, as for the writer of a pipe.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What a service tells systemd: sd_notify(3), without its library.
+//! Messages of a service to systemd: sd_notify(3), without its library.
 
 use std::ffi::OsStr;
 use std::io;

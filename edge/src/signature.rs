@@ -96,7 +96,7 @@ fn read_signers(path: &Path) -> Result<Vec<u8>> {
     Ok(signers)
 }
 
-/// What a signature is worth.
+/// Verdict on a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Signs these bytes, by an allowed key.

@@ -78,7 +78,7 @@ impl TextFile {
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let new = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    // Whoever may write to the directory may have put a link or a pipe there: nothing but a new file is opened.
+    // Writers of the directory may have put a link or a pipe there: only a new file is opened.
     let _ = fs::remove_file(&new);
     let mut options = OpenOptions::new();
     let done = options

@@ -294,7 +294,7 @@ print(1)
     # Both ends of each are to 127/8: 16 starts, each at once with those before it.
     until(lambda: program.status()["prefixes"][0]["in_first_flights"] == 0)
     assert sorted(one["at_once"] for one in program.records()) == list(range(1, 17))
-    # What was at once lately still counts.
+    # Connections that were at once lately still count.
     ask(program, "a, b = pair('127.0.0.1'); fill(a), fill(b); print(1)")
     assert [one["at_once"] for one in program.records()] == [16, 16]
 

@@ -103,7 +103,7 @@ def accepted(host: Host) -> dict[str, list[float]]:
 
 
 def sooner(found: dict[str, list[float]], timeout_ms: float = TIMEOUT_MS) -> int:
-    """How many handshakes of COUNT are sent again after what the bundle says; the others are after a second."""
+    """Number of handshakes of COUNT that are sent again after what the bundle says; the others are after a second."""
     assert len(found) == COUNT
     gaps = sorted(times[1] - times[0] for times in found.values())
     soon = [gap for gap in gaps if gap < 0.6]

@@ -1,4 +1,4 @@
-"""What a withdrawal, or a newer program, leaves of start rates on open connections: nobody else would lift those."""
+"""Start rates that a withdrawal, or a newer program, leaves on open connections: nobody else would lift those."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the edge's program writes for node_exporter's textfile collector."""
+"""Metrics that the edge's program writes for node_exporter's textfile collector."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ LONG = 120  # seconds: a run takes one, or 15 where servers hold it; this is for
 def fetch(
     folder: Path, targets: list[str], *more: str, inside: tuple[str, ...] = ()
 ) -> tuple[str, list[dict[str, Any]]]:
-    """What one run said, and the lines that it left, in the order of sizes."""
+    """Output of one run, and the lines that it left, in the order of sizes."""
     folder.mkdir(exist_ok=True)
     before = set(folder.iterdir())
     file = folder.with_suffix(".targets")
@@ -197,7 +197,7 @@ def silent(client: socket.socket) -> None:
 
 
 OTHER = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/probe/10000\r\nContent-Length: 10000\r\n\r\n"
-# What each of the three objects' fetches comes to: of 10, 50 and 100 kB.
+# Outcomes of fetching each of the three objects: of 10, 50 and 100 kB.
 HOSTILE: dict[str, tuple[Callable[[socket.socket], None], str]] = {
     "no end of heads": (forever(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 100), "answer answer answer"),
     "one endless line": (forever(b"HTTP/1.1 200 OK\r\nX: ", b"y" * 4096), "answer answer answer"),

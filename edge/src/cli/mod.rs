@@ -30,7 +30,7 @@ const CAP_NET_ADMIN: u32 = 12;
 /// A disk that takes longer to write a small file hangs.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a run answered: for standard output, and the exit code.
+/// Answer of a run: text for standard output, and the exit code.
 struct Answer {
     text: String,
     code: u8,

@@ -1,4 +1,4 @@
-//! What people type.
+//! Commands and options that people type.
 
 use std::path::PathBuf;
 
@@ -79,7 +79,7 @@ pub(super) struct Common {
     /// One JSON object on standard output
     #[arg(long)]
     pub(super) json: bool,
-    /// What is applied, and what is being changed
+    /// Directory of what is applied, and of what is being changed
     #[arg(long, value_name = "DIR", default_value = "/var/lib/springtide")]
     pub(super) state_dir: PathBuf,
     /// Remembers a withdrawal that the state directory does not take
@@ -124,7 +124,7 @@ pub(super) struct Measured {
 
 #[derive(Subcommand)]
 pub(super) enum Command {
-    /// What this host supports: the eBPF program or exactly why not, routes, bbr; changes nothing
+    /// Support on this host: the eBPF program or exactly why not, routes, bbr; changes nothing
     #[command(after_help = CHECK)]
     Check {
         #[command(flatten)]
@@ -150,7 +150,7 @@ pub(super) enum Command {
         #[arg(long, value_name = "SECONDS", hide = true)]
         at: Option<f64>,
     },
-    /// What is applied, until when, and drift
+    /// The bundle that is applied, until when, and drift
     Status {
         #[command(flatten)]
         common: Common,
@@ -220,7 +220,7 @@ impl Command {
         }
     }
 
-    /// What all have.
+    /// Options that all commands have.
     pub(super) const fn common(&self) -> &Common {
         match self {
             Self::Check { common }

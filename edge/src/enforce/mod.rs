@@ -1,4 +1,4 @@
-//! How a bundle reaches the kernel: by routes, or by the eBPF program. Both ways have these files:
+//! Ways of a bundle into the kernel: by routes, or by the eBPF program. Both have these files:
 //!
 //! ```text
 //! support.rs   whether this host can, and if not, exactly why

@@ -17,7 +17,7 @@ impl Family {
     /// Both.
     pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
 
-    /// That of a destination.
+    /// Family of a destination.
     pub fn of(prefix: &IpNet) -> Self {
         if prefix.addr().is_ipv4() {
             Self::V4

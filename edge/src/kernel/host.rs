@@ -1,4 +1,4 @@
-//! What the kernel says of this host beside its tables.
+//! Facts about this host from the kernel, beside its tables.
 
 use std::path::Path;
 

@@ -64,7 +64,7 @@ pub struct KernelRoute {
     pub(crate) dead: bool,
     /// Seconds that it has left, rounded down; None is no end.
     pub(crate) expires: Option<i32>,
-    /// How it leads there.
+    /// Way to the prefix.
     pub(crate) way: Way,
     /// Why a copy would not be faithful, or None.
     pub(crate) obstacle: Option<String>,
@@ -147,7 +147,7 @@ pub(crate) fn answer(body: &[u8]) -> (u32, Option<&[u8]>) {
     (table, source)
 }
 
-/// What the kernel finds a route by, and whose it is.
+/// Key by which the kernel finds a route, and whose it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key<'a> {
     pub(crate) prefix: &'a IpNet,

@@ -102,7 +102,7 @@ impl Rtnetlink {
                 size += all[end].len();
                 end += 1;
             }
-            // What succeeds says nothing, but for the last.
+            // Successful messages get no answer, but for the last.
             let last = &mut all[end - 1];
             let flags = u16_at(last, 6).unwrap_or(0) | NLM_F_ACK;
             last[6..8].copy_from_slice(&flags.to_ne_bytes());

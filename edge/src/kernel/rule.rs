@@ -109,7 +109,7 @@ impl Rule {
     }
 }
 
-/// What the kernel finds a rule by, and whose it is.
+/// Key by which the kernel finds a rule, and whose it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RuleKey {
     pub(crate) preference: u32,

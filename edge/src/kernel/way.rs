@@ -1,5 +1,5 @@
-//! How a route leaves the host, kept as the attributes that the kernel gave, so that it can be written again with other
-//! start values (linux/rtnetlink.h).
+//! Way of a route out of the host, kept as the attributes that the kernel gave, so that it can be
+//! written again with other start values (linux/rtnetlink.h).
 
 use std::rc::Rc;
 
@@ -81,7 +81,7 @@ impl Way {
         self.0[1]
     }
 
-    /// What follows the destination in a message.
+    /// Attributes after the destination in a message.
     pub(crate) fn attributes(&self) -> &[u8] {
         &self.0[FIXED..]
     }
@@ -216,7 +216,7 @@ pub(crate) fn normalise(
         found.push((RTA_MULTIPATH, &hops));
     }
     if found.iter().any(|(kind, _)| *kind == RTA_NH_ID) {
-        // What the id stands for is dumped beside it, and a message that has both is refused.
+        // Hops that the id stands for are dumped beside it, and a message that has both is refused.
         found.retain(|(kind, _)| ![RTA_OIF, RTA_GATEWAY, RTA_VIA, RTA_MULTIPATH].contains(kind));
     }
     let onlink =

@@ -196,7 +196,7 @@ fn report(
     }
 }
 
-/// What `apply` would do now, changing nothing: its report, and the routes before and after it.
+/// Previews `apply` as of now, changing nothing: its report, and the routes before and after it.
 ///
 /// # Errors
 ///

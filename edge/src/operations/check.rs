@@ -1,4 +1,4 @@
-//! What this host supports, without a bundle.
+//! Check of what this host supports, without a bundle.
 
 use std::fs::read_to_string;
 use std::path::PathBuf;

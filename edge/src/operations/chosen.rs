@@ -1,4 +1,4 @@
-//! Which way enforces a bundle on this host.
+//! Choice of the way that enforces a bundle on this host.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::enforce::routes::{Destination, NotEnforced, Plan, encode};
 use crate::kernel::congestion_problem;
 use crate::state::EnforcedBy;
 
-/// What enforces a bundle on this host, and why it is not what the bundle asks for first.
+/// Way that enforces a bundle on this host, and why it is not what the bundle asks for first.
 pub(super) fn enforced_by(run: &Run<'_>, bundle: &Bundle) -> (EnforcedBy, Option<String>) {
     if bundle.enforce.by == Way::Routes {
         return (EnforcedBy::Routes, None);
@@ -23,7 +23,7 @@ pub(super) fn enforced_by(run: &Run<'_>, bundle: &Bundle) -> (EnforcedBy, Option
     (by, Some(format!("not by bpf but {instead}: {problem}")))
 }
 
-/// What enforces a bundle on this host, and what that leaves.
+/// Way that enforces a bundle on this host, and what it leaves.
 pub(super) struct Chosen {
     pub(super) by: EnforcedBy,
     pub(super) destinations: Vec<Destination>,
@@ -54,7 +54,7 @@ impl Chosen {
     }
 }
 
-/// What of a bundle routes are to carry, and what is not enforced.
+/// Part of a bundle that routes are to carry, and what is not enforced.
 pub(super) fn by_routes(bundle: &Bundle, by: EnforcedBy) -> (Vec<Destination>, NotEnforced) {
     match by {
         EnforcedBy::Routes => encode(bundle),

@@ -125,7 +125,7 @@ pub fn follow(places: &Places) -> Result<Followed> {
         match store.lock(places.lock_wait) {
             Ok(found) => lock = Some(found),
             Err(error) => {
-                // Whoever holds it may stand still permanently, and the copies with it.
+                // The run that holds it may stand still permanently, and the copies with it.
                 let wrong = match error {
                     Error::Refused { .. } => run.marked()?,
                     _ => stale(&run.routing)?,
@@ -197,8 +197,8 @@ fn follow_with_lock(run: &Run<'_>, mut notes: Vec<String>) -> Result<Followed> {
 
 type Copied = (Option<Vec<Change>>, Plan);
 
-/// What enforces it on the host of this moment: one that could not run the program when it was applied may be able to now,
-/// and the other way round.
+/// Way that enforces it on the host of this moment: one that could not run the program when it was
+/// applied may be able to now, and the other way round.
 fn judged_anew(
     run: &Run<'_>,
     bundle: &Bundle,

@@ -1,4 +1,4 @@
-//! What there is, as numbers for Prometheus: for node_exporter's textfile collector.
+//! Metrics for Prometheus: for node_exporter's textfile collector.
 //!
 //! Long: a third of it is the list of metrics, a sentence each.
 

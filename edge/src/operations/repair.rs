@@ -1,4 +1,4 @@
-//! What a killed run left.
+//! Repair of what a killed run left.
 
 use super::run::Run;
 use crate::bundle::Live;

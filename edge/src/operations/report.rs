@@ -1,4 +1,4 @@
-//! What a command reports: one JSON object for machines, lines for people.
+//! Reports of commands: one JSON object for machines, lines for people.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::kernel::{Family, Way, show};
 /// A destination that is not served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RefusedDestination {
-    /// Which.
+    /// The destination.
     pub prefix: String,
     /// Why.
     pub reason: String,
@@ -60,9 +60,9 @@ impl Counts {
     }
 }
 
-/// What commands answer with.
+/// Answer of a command.
 pub trait Report: Serialize {
-    /// That of the process.
+    /// Exit code of the process.
     fn exit_code(&self) -> u8 {
         code::DONE
     }

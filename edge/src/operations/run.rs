@@ -1,4 +1,4 @@
-//! What every step of a run needs.
+//! Parts that every step of a run needs.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,13 +20,13 @@ pub struct Places {
     pub state: PathBuf,
     /// The directory of the mark.
     pub run: PathBuf,
-    /// How long a run waits for another one.
+    /// Time that a run waits for another one.
     pub lock_wait: Duration,
     /// Where the eBPF program acts and is kept.
     pub program: crate::enforce::bpf::Places,
 }
 
-/// What every step of a run needs.
+/// Parts that every step of a run needs.
 pub(super) struct Run<'a> {
     pub(super) store: &'a Store,
     pub(super) routing: Routing<'a>,
@@ -34,12 +34,12 @@ pub(super) struct Run<'a> {
     pub(super) clock: Clock,
 }
 
-/// What was taken out of the kernel.
+/// Objects taken out of the kernel.
 pub(super) struct Cleared {
     pub(super) routes: usize,
     pub(super) rules: usize,
     pub(super) program: bool,
-    /// What could not be done, though new connections meet nothing of ours.
+    /// Steps that failed, though new connections meet nothing of ours.
     pub(super) warnings: Vec<String>,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Which bundle, and whose signature counts.
+/// The bundle, and whose signature counts.
 pub struct Source<'a> {
     /// The bundle's file; its signature is PATH.sig.
     pub bundle: &'a Path,

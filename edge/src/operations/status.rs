@@ -1,4 +1,4 @@
-//! What is applied, and how the kernel differs from it.
+//! State applied, and how the kernel differs from it.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ use crate::instant;
 use crate::kernel::{Family, show};
 use crate::state::{Before, EnforcedBy, State, Store, Withdrawn};
 
-/// How the kernel differs from what is wanted.
+/// A difference between the kernel and what is wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Drift {
     prefix: String,
@@ -37,7 +37,7 @@ pub struct Status {
     in_sync: bool,
 }
 
-/// What is applied, or was.
+/// Bundle that is applied, or was.
 #[derive(Clone, Debug, Serialize)]
 struct StatusClaim {
     edge: String,
@@ -111,7 +111,7 @@ impl Report for Status {
     }
 }
 
-/// What `status` says of it.
+/// Lines of `status` about it.
 fn program_lines(program: &bpf::Status) -> Vec<String> {
     let bpf::Status {
         condition,
@@ -153,7 +153,7 @@ fn program_lines(program: &bpf::Status) -> Vec<String> {
     lines
 }
 
-/// What is applied, and how the kernel differs from what that means by the host's routing of this moment.
+/// Compares what is applied with the kernel, by the host's routing of this moment.
 ///
 /// Changes nothing.
 ///
@@ -216,7 +216,8 @@ pub fn status(places: &Places) -> Result<Status> {
     })
 }
 
-/// What should stand in the kernel; the state learns of a withdrawal that it does not know, and what is refused by now.
+/// Finds what should stand in the kernel; the state learns of a withdrawal that it does not know,
+/// and what is refused by now.
 fn judge(run: &Run<'_>, state: &mut State, notes: &mut Vec<String>) -> Result<Snapshot> {
     let Run {
         store,
@@ -261,7 +262,7 @@ fn judge(run: &Run<'_>, state: &mut State, notes: &mut Vec<String>) -> Result<Sn
                 rules: Vec::new(),
             }
             .snapshot();
-            // What cannot be read cannot be compared: then only the rules are.
+            // Routes that cannot be read cannot be compared: then only the rules are.
             let routes = recorded.map_or_else(
                 || routing.snapshot().map(|found| found.routes),
                 |found| Ok(found.routes),
@@ -311,7 +312,7 @@ fn drift(actual: &Snapshot, wanted: &Snapshot) -> Vec<Drift> {
     drift
 }
 
-/// How the program differs from what the state says of it.
+/// Differences of the program from what the state says of it.
 fn program_drift(
     run: &Run<'_>,
     state: Option<&State>,

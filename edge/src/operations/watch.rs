@@ -16,7 +16,8 @@ use crate::text::one_line;
 
 /// Also without an event: what expired goes, and what a killed run left is repaired. Seconds.
 pub const WATCH_INTERVAL_S: u64 = 20;
-/// What a routing daemon changes comes in bursts: wait until it is quiet, but not so long that a copy is stale for 2 s.
+/// A routing daemon's changes come in bursts: wait until it is quiet, but not so long that a copy
+/// is stale for 2 s.
 const QUIET: Duration = Duration::from_millis(100);
 const BURST: Duration = Duration::from_millis(500);
 /// linux/rtnetlink.h, RTNLGRP_*: links, IPv4 and IPv6 addresses, routes and rules, nexthop objects.
@@ -79,7 +80,7 @@ pub fn watch(
 
 /// Returns when the routing has changed and then been quiet, or changed for a while; or after `longest`.
 ///
-/// What the messages say does not matter: the tables are read anew, so one that was lost costs nothing.
+/// The messages' contents do not matter: the tables are read anew, so a lost one costs nothing.
 fn await_change(events: &Socket, longest: Duration) -> Result<()> {
     let mut buffer = vec![0; 64 * 1024];
     let (begin, mut end) = (Instant::now(), None);

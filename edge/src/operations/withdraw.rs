@@ -86,7 +86,7 @@ pub fn withdraw(places: &Places, why: &str, forget_round: bool) -> Result<TakenB
     take_back(&run, why, notes, "withdraw", lock.is_some(), forget_round)
 }
 
-/// What `withdraw` would do now, changing nothing.
+/// Previews `withdraw` as of now, changing nothing.
 ///
 /// # Errors
 ///
@@ -236,11 +236,11 @@ fn save_withdrawn(store: &Store, state: &State) -> io::Result<()> {
     }
 }
 
-/// How a rule that is gone is named as a reason: `status` looks for it.
+/// Words by which a reason names a rule that is gone: `status` looks for them.
 pub(super) const TAKEN_AWAY: &str =
     "was taken away, by hand or by a withdrawal that could not be recorded";
 
-/// What is known of what may stand in the kernel: the claim, and the IP versions that then have a rule.
+/// Knowledge of what may stand in the kernel: the claim, and the IP versions that then have a rule.
 pub(super) struct Known {
     claim: Claim,
     families: Vec<Family>,
@@ -298,8 +298,8 @@ pub(super) fn overdue(run: &Run<'_>, known: Option<&Known>) -> Result<Option<Str
     Ok(gone.map(|family| format!("the IPv{} rule {TAKEN_AWAY}", family.version())))
 }
 
-/// What says, to a run without the lock, until when routes of ours may stand: the intent of an apply that may be at work,
-/// else the state. None when nothing does.
+/// Claim that says, to a run without the lock, until when routes of ours may stand: the intent's,
+/// of an apply that may be at work, else the state's. None when there is none.
 pub(super) fn known_without_lock(store: &Store, clock: &Clock) -> Option<Known> {
     match store.intent().ok()? {
         None => store.state().ok()?.map(Known::from),

@@ -9,7 +9,7 @@ use super::objects::{end_of_head, promise, request};
 /// Bytes of an answer's head, at most.
 const MOST_HEAD_BYTES: usize = 4096;
 
-/// How a fetch ended.
+/// Outcome of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Outcome {
     Ok,
@@ -19,7 +19,7 @@ pub(super) enum Outcome {
     Timeout,
     /// It ended early.
     Closed,
-    /// What came was not the object: another status, length or form.
+    /// The answer was not the object: another status, length or form.
     Answer,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Fetched {
     pub(super) connect: Option<Duration>,
     pub(super) first_byte: Option<Duration>,
     pub(super) total: Option<Duration>,
-    /// What the server says that its side started with, segments.
+    /// Window that the server says its side started with, segments.
     pub(super) window: Option<u32>,
 }
 
@@ -96,7 +96,7 @@ fn attempt(
         }
     };
     found.window = promise(&head[..body], size).ok_or(Outcome::Answer)?.window;
-    // Whoever sends more than was promised is not listened to any longer.
+    // A server that sends more than was promised is not listened to any longer.
     let mut left = size.checked_sub(filled - body).ok_or(Outcome::Answer)?;
     let mut piece = vec![0; 1 << 16];
     while left > 0 {

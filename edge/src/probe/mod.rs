@@ -45,7 +45,7 @@ struct What {
     targets: Option<PathBuf>,
 }
 
-/// What it says when it has ended, or why it cannot.
+/// Runs, and returns what it says at its end, or why it cannot.
 pub(crate) fn run(
     options: &Options,
     edge_name: impl Fn(Option<&str>) -> Result<String>,

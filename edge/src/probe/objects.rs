@@ -1,11 +1,12 @@
-//! What is fetched, and how it is named: /probe/10000 has 10,000 bytes. Any web server may have the same three files.
+//! Objects that are fetched, and their names: /probe/10000 has 10,000 bytes. Any web server may
+//! have the same three files.
 
 /// Sizes of the Riptide paper's probes (section IV), a KB being 1000 bytes as in the lab's.
 pub(super) const SIZES: [usize; 3] = [10_000, 50_000, 100_000];
 /// A line of an answer's head: the window that the answer's connection started with, segments.
 pub(super) const WINDOW: &str = "Springtide-Window";
 
-/// What a probe sends.
+/// Request of a probe.
 pub(super) fn request(size: usize, host: &str) -> String {
     let version = env!("CARGO_PKG_VERSION");
     format!(
@@ -31,7 +32,7 @@ pub(super) fn end_of_head(text: &[u8]) -> Option<usize> {
     found.map(|at| at + 4)
 }
 
-/// What an answer's head promises.
+/// Promise of an answer's head.
 #[derive(Debug, PartialEq)]
 pub(super) struct Promise {
     pub(super) window: Option<u32>,

@@ -20,7 +20,7 @@ const MOST_TARGETS: usize = 500;
 const MOST_TARGET_BYTES: usize = 64 * 1024;
 /// Beyond the spread, for targets that answer slowly. Fetches that would begin later are left out.
 const GRACE: Duration = Duration::from_secs(300);
-/// What is kept where nobody takes it away: ten days of hours.
+/// Most that is kept where nobody takes it away: ten days of hours.
 const MOST_FILES: usize = 240;
 const MOST_BYTES: u64 = 32_000_000;
 

@@ -81,7 +81,7 @@ impl Server {
         }
     }
 
-    /// Which clients and which listeners have something to do, or neither: somebody's time is over.
+    /// Clients and listeners that have something to do, or neither: somebody's time is over.
     fn wait(&self) -> io::Result<(Vec<bool>, Vec<bool>)> {
         let now = Instant::now();
         let mut waiting: Vec<PollFd<'_>> = Vec::new();
@@ -134,7 +134,7 @@ fn accept(listener: &TcpListener, clients: &mut Vec<Client>, now: Instant) {
     if stream.set_nonblocking(true).is_err() || stream.set_nodelay(true).is_err() {
         return;
     }
-    // What its client has not taken when it is closed goes with it: the kernel would keep it for minutes.
+    // Data not taken by its client at the close is dropped: the kernel would keep it for minutes.
     if set_socket_linger(&stream, Some(Duration::ZERO)).is_err() {
         return;
     }
@@ -183,7 +183,7 @@ fn to_close(clients: &[Client], address: IpAddr, now: Instant) -> Option<usize> 
 enum State {
     /// The request, as far as it has come.
     Asked(Vec<u8>),
-    /// What is left of the answer begins there.
+    /// The answer, and where the rest of it begins.
     Answered(Vec<u8>, usize),
     /// Sent whole; so many bytes came after the request. The client closes first: otherwise what it still sends would be
     /// answered by a reset, which can overtake the object.
@@ -316,7 +316,7 @@ fn started_with(stream: &TcpStream) -> Option<u32> {
     (code == 0 && info.tcpi_snd_cwnd > 0).then_some(info.tcpi_snd_cwnd)
 }
 
-/// How many objects may still be sent in this second.
+/// Number of objects that may still be sent in this second.
 struct Budget {
     since: Instant,
     left: u32,

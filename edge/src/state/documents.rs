@@ -1,4 +1,4 @@
-//! What the state directory remembers of a bundle.
+//! Documents of the state directory about a bundle.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,13 @@ use crate::kernel::{Family, Way};
 /// The schema of state and intent.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// What says until when routes of ours may stand: in the state once applied, in the intent while that is tried.
+/// Says until when routes of ours may stand: in the state once applied, in the intent while that is
+/// tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// Which run it was.
+    /// Name of the run.
     pub transaction: String,
     /// The bundle's edge.
     pub edge: String,
@@ -68,7 +69,7 @@ pub struct Withdrawn {
     pub reason: String,
 }
 
-/// How values reach connections.
+/// Way by which values reach connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EnforcedBy {
@@ -81,7 +82,7 @@ pub enum EnforcedBy {
     Nothing,
 }
 
-/// What is applied.
+/// State that is applied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// The bundle, and until when it may stand.
@@ -129,7 +130,7 @@ impl State {
     }
 }
 
-/// What a run is about to do.
+/// Change that a run is about to make.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "operation", rename_all = "lowercase")]
 pub enum Intent {
@@ -138,7 +139,7 @@ pub enum Intent {
         /// The bundle, and until when it may stand.
         #[serde(flatten)]
         claim: Box<Claim>,
-        /// What stood in the kernel.
+        /// State of the kernel before.
         before: Before,
     },
     /// Everything goes.

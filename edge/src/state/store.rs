@@ -183,7 +183,7 @@ impl Store {
         self.write(name, &content)
     }
 
-    /// What is applied from now on.
+    /// Saves what is applied from now on.
     ///
     /// # Errors
     ///
@@ -192,7 +192,7 @@ impl Store {
         self.save(STATE, state)
     }
 
-    /// What this run is about to do.
+    /// Saves what this run is about to do.
     ///
     /// # Errors
     ///
@@ -331,7 +331,7 @@ impl Store {
         }
     }
 
-    /// Which mark stands now, None without one, and what it says.
+    /// Returns the mark that stands now, None without one, and what it says.
     pub fn marked(&self) -> (Option<String>, Option<Withdrawn>) {
         let Ok((_, content)) = read_regular(&self.mark, MAX_MARK_BYTES) else {
             return (None, None);

@@ -19,7 +19,7 @@ fn identity(found: &Metadata) -> Identity {
     )
 }
 
-/// What stands there; None where nothing does.
+/// Identity of what stands there; None where nothing does.
 pub(super) fn found(path: &Path) -> Option<Identity> {
     fs::metadata(path).ok().as_ref().map(identity)
 }

@@ -23,7 +23,7 @@ use springtide_core::layout::{About, Prefix, SLOTS};
 
 const REPAIR: &str = "the last bundle stays; apply it again, or withdraw";
 
-/// What happened to the program.
+/// Effect on the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Loaded {
@@ -37,10 +37,10 @@ pub enum Loaded {
     Attached,
 }
 
-/// What an application did.
+/// Effect of an application.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Applied {
-    /// What happened to the program.
+    /// Effect on the program.
     pub program: Loaded,
     /// Counts applications since the program was loaded.
     pub generation: u64,
@@ -48,7 +48,7 @@ pub struct Applied {
     pub entries: u32,
     /// Excluded networks.
     pub excluded: u32,
-    /// What could not be done, though the bundle is in force.
+    /// Steps that failed, though the bundle is in force.
     pub warnings: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ pub struct Applied {
 pub fn apply(bundle: &Bundle, places: &Places) -> Result<Applied> {
     preconditions(places)?;
     let set = places.set();
-    // What the bundle asks for is judged before anything changes.
+    // The bundle's demands are judged before anything changes.
     encode(
         bundle,
         Moment {
@@ -246,7 +246,7 @@ fn digest(of_bundle: &str) -> [u8; 32] {
     Sha256::digest(of_bundle.as_bytes()).into()
 }
 
-/// How [`super::Condition::bundle`] names a bundle.
+/// Name of a bundle in [`super::Condition::bundle`].
 pub fn name_of(bundle: &Bundle) -> String {
     name_of_digest(&bundle.digest)
 }

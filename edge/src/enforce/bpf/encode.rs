@@ -25,7 +25,7 @@ pub(super) struct Encoded {
     pub(super) receive_windows: bool,
 }
 
-/// What decides beside the bundle: the clocks, and where it goes.
+/// Inputs beside the bundle: the clocks, and where it goes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     /// Seconds since the epoch.

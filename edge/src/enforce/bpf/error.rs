@@ -29,7 +29,7 @@ pub(super) fn failed(
     Error::Failed(format!("{what} {}: {error}: {advice}", path.display()))
 }
 
-/// What the kernel said, without libbpf's repetition of it.
+/// The kernel's message, without libbpf's repetition of it.
 pub(super) fn plain(error: &libbpf_rs::Error) -> String {
     let text = format!("{error:#}");
     text.lines()

@@ -30,14 +30,14 @@ impl Program {
 
     /// Why this host cannot run it, or None.
     pub(crate) fn problem(&self) -> Option<String> {
-        // What is attached was taken by the verifier.
+        // An attached program was taken by the verifier.
         if self.condition().is_ok_and(|found| found.attached) {
             return None;
         }
         supported(&self.places).err().map(|error| error.to_string())
     }
 
-    /// What it has done and what is not as it was left.
+    /// Reads what it has done and what is not as it was left.
     pub(crate) fn status(&self) -> Result<Status> {
         Ok(status::status(&self.places)?)
     }
@@ -51,7 +51,7 @@ impl Program {
         status::is_taken_away(&self.places)
     }
 
-    /// How it is not as it was left, in words.
+    /// Differences from how it was left, in words.
     pub(crate) fn drift(&self) -> Vec<String> {
         match self.condition() {
             Ok(found) => found.drift.iter().map(ToString::to_string).collect(),

@@ -64,7 +64,7 @@ pub(super) fn missing(set: &Path) -> Vec<&'static str> {
         .collect()
 }
 
-/// What lies beside the set in force: the rest of a step that was killed, or of another version.
+/// Leftovers beside the set in force: of a step that was killed, or of another version.
 pub(super) fn leftovers(places: &Places) -> Vec<PathBuf> {
     let Ok(found) = fs::read_dir(&places.pins) else {
         return Vec::new();

@@ -43,7 +43,7 @@ pub(super) const MAPS: [&str; 10] = [
     "records",
 ];
 
-/// What libbpf says meanwhile: the verifier's words are nowhere else.
+/// Messages of libbpf meanwhile: the verifier's words are nowhere else.
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn listen(_: PrintLevel, text: String) {

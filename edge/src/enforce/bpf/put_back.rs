@@ -99,7 +99,7 @@ fn namespaces(cgroup: &Path) -> Vec<PathBuf> {
     processes(cgroup, &mut paths);
     let named = fs::read_dir("/run/netns").into_iter().flatten().flatten();
     paths.extend(named.map(|entry| entry.path()));
-    // What cannot be looked at is kept, to be counted.
+    // A path that cannot be looked at is kept, to be counted.
     paths.retain(|path| which(path).map_or_else(|_| path.exists(), |space| known.insert(space)));
     paths
 }

@@ -15,8 +15,9 @@ use super::pins::{self, Places};
 use super::prefixes::{address_of, cut, net_of};
 use springtide_core::layout::{self, LAYOUT, Prefix};
 
-/// How a connection's first flights went, recorded as it closed. Times in microseconds since it was established, late by
-/// up to a round trip, because the program looks once in each; None: it did not happen.
+/// Course of a connection's first flights, recorded as it closed. Times in microseconds since it
+/// was established, late by up to a round trip, because the program looks once in each; None: it
+/// did not happen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Record {
     /// The socket's cookie, as in samples.
@@ -39,7 +40,7 @@ pub struct Record {
     pub window: Option<u32>,
     /// Bytes/s that were set, its share of the entry's; None is no cap.
     pub rate: Option<u32>,
-    /// What the entry's rate was divided by; 0 without a rate, or where nothing was sent.
+    /// Divisor of the entry's rate; 0 without a rate, or where nothing was sent.
     pub at_once: u32,
     /// It had the trial's values.
     pub trial: bool,

@@ -1,4 +1,4 @@
-//! What is loaded, what it has done, and what is not as it was left.
+//! State of the program: what is loaded, what it has done, and what is not as it was left.
 
 use std::fmt;
 use std::path::Path;
@@ -60,7 +60,7 @@ impl Serialize for Drift {
     }
 }
 
-/// How one arm of an entry does.
+/// Success of one arm of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ArmStatus {
     /// Connections with our values.
@@ -94,11 +94,11 @@ pub struct EntryStatus {
     pub late: u64,
     /// Steps of the brake, of all bundles.
     pub braked: u64,
-    /// How often it was taken back, as the kernel's default lost as much; of all bundles.
+    /// Times that it was taken back, as the kernel's default lost as much; of all bundles.
     pub excused: u64,
 }
 
-/// What is in force, without what it has done.
+/// State in force, without what it has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Condition {
     /// There are pins of this version.
@@ -125,14 +125,14 @@ pub struct Condition {
     pub others: Vec<u32>,
     /// Numbers of the devices at which segments are sent twice.
     pub copying_devices: Vec<u32>,
-    /// What is not as it was left; empty where all is as it was left.
+    /// Differences from how it was left; empty where there are none.
     pub drift: Vec<Drift>,
 }
 
-/// What there is.
+/// State of the program, and what it has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Status {
-    /// What is in force.
+    /// State in force.
     #[serde(flatten)]
     pub condition: Condition,
     /// Counters of the whole program.

@@ -1,4 +1,4 @@
-//! What the program counts of all connections.
+//! Counters of the program over all connections.
 
 use std::path::Path;
 

@@ -20,7 +20,7 @@ use springtide_core::layout::ALGORITHM_NAME;
 /// does not reach.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a withdrawal did.
+/// Effect of a withdrawal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Withdrawn {
     /// There was something to remove.
@@ -29,7 +29,7 @@ pub struct Withdrawn {
     pub lifted: u64,
     /// Open connections that got the host's congestion control back.
     pub restored: u64,
-    /// What could not be done, though the program is gone.
+    /// Steps that failed, though the program is gone.
     pub warnings: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ pub fn withdraw(places: &Places, live: Live) -> Result<Withdrawn> {
         pins::remove(set)?;
     }
     match fs::remove_dir(&places.pins) {
-        // What is not ours stays, and the directory with it.
+        // Files that are not ours stay, and the directory with them.
         Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(done),
         Err(error) if !is_missing(&error) => Err(failed(
             "cannot remove",
@@ -110,7 +110,8 @@ fn settle(set: &Path, cgroup: &Path, live: Live, done: &mut Withdrawn) {
             Err(error) => wrong.push(error),
         }
     }
-    // What the iterator has not reached, the program itself lifts at an acknowledgement: it stays so long in any case.
+    // The program itself lifts the caps that the iterator has not reached, at an acknowledgement:
+    // it stays so long in any case.
     let lifted = done.lifted - lifted_before;
     let left = || has("totals").then(|| left(set, lifted)).flatten();
     let deadline = Instant::now() + PATIENCE;
@@ -131,8 +132,8 @@ fn left(set: &Path, by_iterator: u64) -> Option<u64> {
     Some(found.caps.saturating_sub(found.caps_ended + by_iterator))
 }
 
-/// What is said of connections that keep a cap, or may. `unreached`: network namespaces that the iterator could not enter, or
-/// None where it did not run.
+/// Warning about connections that keep a cap, or may. `unreached`: network namespaces that the
+/// iterator could not enter, or None where it did not run.
 fn kept(set: &Path, left: Option<u64>, unreached: Option<usize>) -> Option<String> {
     let how_many = match left {
         Some(0) => return None,
@@ -149,7 +150,7 @@ fn kept(set: &Path, left: Option<u64>, unreached: Option<usize>) -> Option<Strin
     Some(format!("{set}: {how_many} connections keep a cap: {why}"))
 }
 
-/// What switched connections get; empty leaves them alone.
+/// Algorithm that switched connections get; empty leaves them alone.
 fn algorithm(live: Live) -> Result<[u8; ALGORITHM_NAME]> {
     let mut name = [0; ALGORITHM_NAME];
     if live == Live::Restore {

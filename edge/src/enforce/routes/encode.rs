@@ -18,13 +18,13 @@ pub struct NotEnforced {
     pub excluded: usize,
     /// A congestion control that acts from some bytes on.
     pub congestion: usize,
-    /// What no route has, by the names of fields.
+    /// Values that no route has, by the names of fields.
     #[serde(flatten)]
     pub values: BTreeMap<&'static str, usize>,
 }
 
 impl NotEnforced {
-    /// What routes have, and what means nothing without what they have not.
+    /// Fields that routes have, or that mean nothing without those that routes lack.
     const OTHERS: [&str; 5] = [
         "congestion",
         "connection_rate",
@@ -74,7 +74,7 @@ impl NotEnforced {
     }
 }
 
-/// What of a bundle routes can carry, and how much they cannot.
+/// Part of a bundle that routes can carry, and how much they cannot.
 pub fn encode(bundle: &Bundle) -> (Vec<Destination>, NotEnforced) {
     let (mut destinations, mut left) = (Vec::new(), NotEnforced::nothing());
     let overlaps = |entry: &Entry, excluded: &IpNet| {

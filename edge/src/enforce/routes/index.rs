@@ -8,7 +8,7 @@ use ipnet::IpNet;
 
 use crate::kernel::KernelRoute;
 
-/// What a route has left is known in whole seconds, and the kernel no longer uses it in its last hundredth.
+/// A route's time left is known in whole seconds, and the kernel does not use the last hundredth.
 const EXPIRY_MARGIN_S: f64 = 1.05;
 
 /// See the module.

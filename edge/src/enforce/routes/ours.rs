@@ -1,4 +1,4 @@
-//! What is ours in the kernel: a table, a protocol number and a rule, and how they are known again. Pure.
+//! Our table, protocol number and rule in the kernel, and how they are known again. Pure.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(super) const RULE_KEY: RuleKey = RuleKey {
     protocol: PROTO,
 };
 
-/// What the kernel finds a route of ours by.
+/// Key by which the kernel finds a route of ours.
 pub(super) fn key(prefix: &IpNet) -> Key<'_> {
     Key {
         prefix,
@@ -69,7 +69,7 @@ pub(super) fn is_marked(rule: &Rule) -> bool {
 /// Routes of ours: destination -> way.
 pub type Routes = BTreeMap<IpNet, Way>;
 
-/// What is ours in the kernel: routes, and the IP versions that have our rule.
+/// Our objects in the kernel: routes, and the IP versions that have our rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Table 201.

@@ -1,4 +1,4 @@
-//! Which next hop a destination has, or why none. Pure.
+//! Next hop of a destination, or why it has none. Pure.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,7 +17,7 @@ pub struct Destination {
     pub values: Values,
 }
 
-/// What table 201 shall hold, what cannot be served, and for how many seconds at most this is so.
+/// Routes for table 201, what cannot be served, and for how many seconds at most this is so.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Destination -> way.
@@ -75,7 +75,7 @@ pub(crate) fn find_next_hop<'a>(
     Err("no route of the edge's own covers it".to_owned())
 }
 
-/// Which route of one prefix to copy, or why none; None when all are dead: then a shorter prefix counts.
+/// Route of one prefix to copy, or why none; None when all are dead: then a shorter prefix counts.
 fn choose(routes: &[KernelRoute]) -> Result<Option<&KernelRoute>, String> {
     let alive: Vec<&KernelRoute> = routes.iter().filter(|route| !route.dead).collect();
     let Some(metric) = alive.iter().map(|route| route.metric).min() else {

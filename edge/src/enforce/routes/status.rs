@@ -1,4 +1,4 @@
-//! What stands of ours in the kernel, and whether connections reach it.
+//! Our objects in the kernel, and whether connections reach them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,7 +22,7 @@ const NAMED: usize = 20;
 
 /// Table 201 of one address family: our routes, and the first that is not one of ours.
 pub struct OwnTable {
-    /// What this program would have written.
+    /// Routes that this program would have written.
     pub routes: Routes,
     /// As people read it.
     pub foreign: Option<String>,
@@ -101,7 +101,7 @@ impl<'a> Routing<'a> {
                 break;
             }
         }
-        // What was withdrawn meanwhile is no longer for anybody to reach.
+        // Routes withdrawn meanwhile are no longer for anybody to reach.
         if !found.is_empty() {
             let now = self.snapshot()?;
             found.retain(|prefix, _| {
@@ -111,7 +111,7 @@ impl<'a> Routing<'a> {
         Ok(found)
     }
 
-    /// What is ours.
+    /// Reads our objects.
     pub fn snapshot(&self) -> Result<Snapshot> {
         self.snapshot_of(&self.families)
     }
@@ -148,7 +148,7 @@ impl<'a> Routing<'a> {
     }
 }
 
-/// How many rules carry our marks.
+/// Number of rules that carry our marks.
 pub(super) fn our_rules(conversation: &mut Rtnetlink, family: Family) -> io::Result<u32> {
     let mut count = 0;
     each_rule(conversation, family, |body| {
@@ -165,6 +165,6 @@ pub(super) fn our_routes(conversation: &mut Rtnetlink, family: Family) -> io::Re
             bodies.push(body.to_vec());
         }
     })?;
-    // What a table that went meanwhile had is gone.
+    // A table that went meanwhile took its routes with it.
     Ok(there.map_or_else(Vec::new, |_| bodies))
 }

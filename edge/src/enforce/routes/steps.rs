@@ -5,7 +5,7 @@ use ipnet::IpNet;
 use super::ours::{self, Routes, Snapshot};
 use crate::kernel::{self, Family, Way};
 
-/// What becomes of a route of ours, or of our rule.
+/// Change of a route of ours, or of our rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A destination that had no route.
@@ -68,7 +68,8 @@ pub fn difference(actual: &Routes, wanted: &Routes) -> Vec<Change> {
     gone.chain(new).collect()
 }
 
-/// What to write for one address family, in order: our rule is gone before the last route, and comes after the first one.
+/// Changes to write for one address family, in order: our rule is gone before the last route, and
+/// comes after the first one.
 ///
 /// `steps` is the difference of the two snapshots' routes.
 pub(super) fn batch(

@@ -1,4 +1,4 @@
-//! What destinations mean on this host, by its routing of this moment.
+//! Meaning of destinations on this host, by its routing of this moment.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ fn host_tables(family: Family) -> Result<HostTables> {
     })
 }
 
-/// What destinations mean on this host, and what is ours now.
+/// Finds what destinations mean on this host, and what is ours now.
 ///
 /// # Errors
 ///

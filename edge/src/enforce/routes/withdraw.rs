@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::kernel::{Family, Rtnetlink, deletion, rule_removal};
 use crate::text::reason;
 
-/// What another run still writes meanwhile goes with the next pass.
+/// Routes that another run still writes meanwhile go with the next pass.
 const DELETE_PASSES: usize = 5;
 
 impl Routing<'_> {

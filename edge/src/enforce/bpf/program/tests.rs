@@ -15,7 +15,7 @@ type Member = (String, usize, usize);
 /// A struct's name, size and members.
 type Laid = (&'static str, usize, Vec<Member>);
 
-/// What Rust has, of names that the build script finds; the compiler finds a member that is not among them.
+/// Layout in Rust, of names that the build script finds; the compiler finds a missing member.
 macro_rules! laid {
     ($type:ident: $($member:ident),+) => {{
         let _ = |$type { $($member: _),+ }: $type| {};
@@ -56,7 +56,7 @@ fn size_of_type(found: BtfType<'_>) -> usize {
     }
 }
 
-/// What the compiled program has of a struct; None where it does not use it.
+/// Layout of a struct in the compiled program; None where it does not use it.
 fn of_program(btf: &Btf<'_>, name: &str) -> Option<(usize, Vec<Member>)> {
     let found = btf
         .type_by_kind::<Struct<'_>>()

@@ -1,4 +1,4 @@
-//! What is pure of the way by routes.
+//! Pure parts of the way by routes.
 
 mod ours;
 mod plan;
