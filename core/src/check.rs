@@ -153,7 +153,7 @@ fn shape_problem(raw: &[u8]) -> Problem {
     let found: Result<Bundle, _> = serde_path_to_error::deserialize(&mut reader);
     let error = match found {
         Err(error) => error,
-        // What comes after the document.
+        // Text after the document.
         Ok(_) => return Problem::new("JSON", "goes on after its end", ALTERED),
     };
     let (path, inner) = (printable(&error.path().to_string()), error.inner());

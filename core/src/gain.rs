@@ -1,4 +1,4 @@
-//! What a start at the proved rate saves: how long slow start waits. Pure arithmetic.
+//! Time that a start at the proved rate saves: slow start's waits. Pure arithmetic.
 
 /// The kernel's initial window, segments (RFC 6928; `TCP_INIT_CWND` in include/net/tcp.h).
 pub const KERNEL_DEFAULT: f64 = 10.0;
@@ -70,7 +70,7 @@ impl Path {
     pub fn window(self, together: f64, receiver: Option<f64>, headroom: f64, largest: f64) -> f64 {
         let segments = |rate: f64| rate * self.rtt_us / 1e6 / self.mss;
         let receiver = receiver.map_or(f64::INFINITY, |bytes| bytes / self.mss);
-        // What floating point adds is no segment.
+        // Rounding errors add no segment.
         (segments(self.rate) - 1e-6)
             .ceil()
             .min((headroom * segments(together)).max(KERNEL_DEFAULT))

@@ -151,7 +151,7 @@ pub(crate) fn schema_of(about: &str, fields: &[Field]) -> Json {
 pub(crate) mod given {
     use super::{Deserialize, Deserializer, Serialize, Serializer};
 
-    /// What an optional field is read as where it is there.
+    /// Type that an optional field is read as where it is there.
     pub(crate) trait Given<'de>: Sized {
         fn read<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error>;
     }
@@ -272,7 +272,7 @@ macro_rules! part {
                     }
 
                     fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<$name, A::Error> {
-                        // What is derived, as `remote = "Self"` has it beside the trait.
+                        // The derived function: `remote = "Self"` puts it beside the trait.
                         $name::deserialize(serde::de::value::MapAccessDeserializer::new(map))
                     }
                 }

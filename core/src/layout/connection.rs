@@ -49,7 +49,7 @@ pub struct Start {
     pub at_once: u32,
     /// Generation of the bundle that it started under.
     pub generation: u64,
-    /// That matched.
+    /// Prefix of the entry that matched.
     pub entry: Prefix,
     /// Period in which it counts in the budget.
     pub period: u32,

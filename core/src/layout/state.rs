@@ -142,7 +142,7 @@ pub struct State {
     pub lock: SpinLock,
     /// Zero.
     pub padding: u32,
-    /// That the brakes' steps belong to, seconds since the epoch.
+    /// Round that the brakes' steps belong to, seconds since the epoch.
     pub round: i64,
     /// The budget.
     pub flights: [Flights; PERIODS],

@@ -123,7 +123,7 @@ impl ColumnMut<'_> {
 
 /// Seconds since the epoch; 0 is none.
 pub type Instant = i64;
-/// How long something lasts.
+/// A duration.
 pub type Seconds = i64;
 
 /// A field of a row, made of a column's number.

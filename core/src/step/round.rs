@@ -15,13 +15,13 @@ columns! {
 pub trait Part {
     /// Sections of policy.yaml that it reads.
     type Policy: serde::de::DeserializeOwned + Sync;
-    /// What a round showed of a path.
+    /// A round's evidence of a path.
     type Seen: Columns;
-    /// What a path's decisions leave for the next round.
+    /// State that a path's decisions leave for the next round.
     type State: Columns;
     /// An operator's word for a path.
     type Override: Columns;
-    /// What a decision shows beside the state that it leaves.
+    /// Output of a decision beside the state that it leaves.
     type Decided: Columns;
     /// Names of its actions, in the order of their numbers.
     const ACTIONS: &'static [&'static str];
@@ -33,7 +33,7 @@ pub trait Part {
     fn decide(round: i64, policy: &Self::Policy, paths: &Paths<'_>, out: &mut [ColumnMut<'_>]);
 }
 
-/// What is known of a round's paths, as columns. Rows of another table are named by their number, -1 is none.
+/// Data of a round's paths as columns. Rows of another table are named by their number, -1 is none.
 #[derive(Debug)]
 pub struct Paths<'a> {
     /// Columns of the part's `Seen`.

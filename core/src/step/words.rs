@@ -1,6 +1,6 @@
 //! Words: the actions of a part of a decision, and its reasons, each with the rule that stands behind it.
 
-/// What a decision does with a part's one value.
+/// Effect of a decision on a part's one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Action {

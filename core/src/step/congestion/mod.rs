@@ -25,7 +25,7 @@ use super::words::reasons;
 
 pub use self::rows::{Decided, Override, Seen, State};
 
-/// What the operator asks of the choice.
+/// The operator's settings for the choice.
 #[derive(Clone, Debug, serde::Deserialize)]
 pub struct Policy {
     /// Section `congestion`.
@@ -61,7 +61,7 @@ impl Congestion {
     }
 }
 
-/// What a decision does.
+/// Effect of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Action {
@@ -148,7 +148,7 @@ struct Case<'a> {
     before: &'a State,
     word: Option<&'a Override>,
     is_frozen: bool,
-    /// What it will show, but for what is decided.
+    /// Columns that it will show, but for what is decided.
     history: Decided,
     penalty: f64,
     is_suppressed: bool,

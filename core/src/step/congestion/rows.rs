@@ -3,7 +3,7 @@
 use crate::step::columns::{Instant, columns};
 
 columns! {
-    /// What a round showed of a prefix. Rates in bytes/s, growth in powers of two, NaN is unknown.
+    /// A round's evidence of a prefix. Rates in bytes/s, growth in powers of two, NaN is unknown.
     #[derive(Clone, Debug)]
     pub struct Seen {
         /// First half of its first address, IPv4 mapped.
@@ -36,7 +36,7 @@ columns! {
 }
 
 columns! {
-    /// What decisions leave of a prefix; instants in seconds since the epoch, 0 is none.
+    /// State of a prefix; instants in seconds since the epoch, 0 is none.
     #[derive(Clone, Debug)]
     pub struct State {
         /// Says whether it is chosen but keeps the default.
@@ -66,7 +66,7 @@ columns! {
 }
 
 columns! {
-    /// What a decision shows beside the state that it leaves.
+    /// Output of a decision beside the state that it leaves.
     #[derive(Clone, Debug)]
     pub struct Decided {
         /// Number of the action.
@@ -79,7 +79,7 @@ columns! {
         measured_rounds: f64 as "u4",
         /// Those in which it was low.
         low_rounds: f64 as "u1",
-        /// How often it became low or ceased to be.
+        /// Number of changes to low and back.
         state_changes: f64 as "u1",
         /// Low rounds beyond `enter_duty` of the newest.
         low_excess: f64 as "f8",

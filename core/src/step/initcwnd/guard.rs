@@ -19,7 +19,7 @@ const MOST_TRIALS: f64 = 10.0;
 /// Longest hold, seconds; and for how long a harm after one is a harm in vain.
 const DAY_S: i64 = 86_400;
 
-/// What young connections say of the window.
+/// Verdict of young connections on the window.
 pub(super) struct Judged {
     pub harm: bool,
     pub clean: bool,

@@ -24,7 +24,7 @@ use super::words::{Action, reasons};
 use self::guard::Judged;
 pub use self::rows::{Decided, Override, Seen, State};
 
-/// What the operator asks of windows.
+/// The operator's settings for windows.
 #[derive(Clone, Debug, serde::Deserialize)]
 pub struct Policy {
     /// Section `initcwnd`.
@@ -66,7 +66,7 @@ reasons! {
     ClampedToCmin "clamped_to_cmin" "initcwnd.cmin",
     /// Half of it.
     Careful "careful" "initcwnd.careful: half of what was learnt",
-    /// What the receiver's window holds.
+    /// The receiver's window holds no more.
     ReceiverLimited "receiver_limited" "initcwnd.receiver_cap",
     /// Harm.
     LossGuard "loss_guard" "initcwnd.loss_bound: more first flights lost something than random loss explains",

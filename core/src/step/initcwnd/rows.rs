@@ -3,7 +3,7 @@
 use crate::step::columns::{Instant, Seconds, columns};
 
 columns! {
-    /// What a round showed of a pair. Unknown windows are NaN.
+    /// A round's evidence of a pair. Unknown windows are NaN.
     #[derive(Clone, Debug)]
     pub struct Seen {
         /// Connections that had a window of data acknowledged.
@@ -24,18 +24,18 @@ columns! {
 }
 
 columns! {
-    /// What decisions leave of a pair; windows in segments, instants in seconds since the epoch. 0 is none.
+    /// State of a pair; windows in segments, instants in seconds since the epoch. 0 is none.
     #[derive(Clone, Debug)]
     pub struct State {
         /// The bounded value before rounding and before the limits; NaN is none.
         smoothed_cwnd: f64 as "f8",
         /// Round that last had sufficient evidence.
         last_evidence: Instant as "u4",
-        /// What new connections start with.
+        /// Window that new connections start with.
         initcwnd: f64 as "u4",
         /// Until when the ceiling is not tried.
         guard_until: Instant as "u4",
-        /// How long that hold is, seconds.
+        /// Length of that hold, seconds.
         guard_hold_s: Seconds as "u4",
         /// The window judged clean last or, below a ceiling, the largest one.
         clean_initcwnd: f64 as "u4",
@@ -70,7 +70,7 @@ columns! {
 }
 
 columns! {
-    /// What a decision shows beside the state that it leaves; windows in segments.
+    /// Output of a decision beside the state that it leaves; windows in segments.
     #[derive(Clone, Debug)]
     pub struct Decided {
         /// Number of the action.
@@ -83,9 +83,9 @@ columns! {
         previous_initcwnd: f64 as "u4",
         /// Last smoothed value.
         previous_cwnd: f64 as "f8",
-        /// What is made of the smoothed value, before rounding.
+        /// Window made of the smoothed value, before rounding.
         target_cwnd: f64 as "f8",
-        /// What the loss guard allows at most; 0 where it bounds nothing.
+        /// Largest window that the loss guard allows; 0 where it bounds nothing.
         ceiling_initcwnd: f64 as "u4",
         /// Instant at which the value expires.
         expires_at: Instant as "u4",

@@ -152,7 +152,7 @@ fn step(round: i64, policy: &Policy, row: &Row<LossRecovery>) -> (State, Decided
     (after, decided)
 }
 
-/// What the law itself has in use: an operator's word that has ended is not the law's, so the path begins anew.
+/// The law's own value in use. An operator's word that has ended is none: the path begins anew.
 fn own(in_use: f64, is_overridden: bool, named: f64) -> f64 {
     if is_overridden && named.is_nan() {
         0.0
@@ -176,7 +176,7 @@ fn is_measured(policy: &Policy, row: &Row<LossRecovery>) -> bool {
         && row.seen.handshake_rtt_us.is_finite()
 }
 
-/// What stands without sufficient evidence, and why.
+/// Value that stands without sufficient evidence, and why.
 fn unmeasured(in_use: f64, is_alive: bool, is_frozen: bool) -> (f64, Reason) {
     match (in_use > 0.0, is_alive) {
         (true, true) if is_frozen => (in_use, Reason::HeldIncompleteInput),

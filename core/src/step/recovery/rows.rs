@@ -3,7 +3,7 @@
 use crate::step::columns::{Instant, Seconds, columns};
 
 columns! {
-    /// What the records of the last rounds showed of a path. What is unknown is NaN.
+    /// Evidence of a path by the last rounds' records. NaN is unknown.
     #[derive(Clone, Debug)]
     pub struct Seen {
         /// Handshakes.
@@ -56,7 +56,7 @@ columns! {
 }
 
 columns! {
-    /// What decisions leave of a path; 0 is none.
+    /// State of a path; 0 is none.
     #[derive(Clone, Debug)]
     pub struct State {
         /// Timeout of handshakes, milliseconds.
@@ -92,7 +92,7 @@ columns! {
 }
 
 columns! {
-    /// What a decision shows beside the state that it leaves.
+    /// Output of a decision beside the state that it leaves.
     #[derive(Clone, Debug)]
     pub struct Decided {
         /// Number of the action.

@@ -71,7 +71,7 @@ impl Ceiling {
         if !(proved.is_met && self.asked > 0.0) {
             return false;
         }
-        // What trains show swings where a path has two ways: two rounds say it.
+        // Trains swing where a path has two ways: two rounds must show it.
         let shows_twice = case.on(Rule::ForgetTrains)
             && proved.is_shown
             && shown_before(case.before, law) * law.pace_gain > MOVED * self.asked

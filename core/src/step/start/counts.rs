@@ -5,8 +5,8 @@ use super::losses::{self, Flights, Lost};
 use super::rules::Rule;
 use super::state::State;
 
-/// What of the default's starts is remembered from round to round, and of how many flights at most, in multiples of
-/// `trial_flights`: what comes later must be able to change it.
+/// Part of the default's starts that is remembered from round to round, and most flights of them,
+/// in multiples of `trial_flights`: what comes later must be able to change it.
 const DEFAULT_KEPT: f64 = 0.9;
 const MOST_DEFAULT: f64 = 10.0;
 /// Flights of values in use that are remembered, in multiples of `trial_flights`.
@@ -16,7 +16,7 @@ const OLDEST_DEFAULT: i64 = 4;
 /// A path carries all of a rate where it shows this part of it: with several at once the queue of what came before blurs
 /// it. (Rows have parts in half of a double, where 0.95 is a little less.)
 pub(super) const CARRIED: f64 = 0.95 - 1e-6;
-/// What is no more than this factor above what is in use is no step.
+/// Factor above what is in use up to which a rise is not a step.
 pub(super) const STEP_UP: f64 = 1.1;
 
 /// Parts that the path carried: of what a single connection is given, and of what all that start at once are. 1 where
@@ -44,7 +44,7 @@ pub(super) struct Counts {
     /// Says whether values are in use, and on trial.
     pub is_used: bool,
     pub is_tried: bool,
-    /// What the kernel's default loses.
+    /// Losses of the kernel's default.
     pub default: Lost,
     /// Says whether this round's flights with the values in use send much again.
     now_much: bool,
@@ -52,12 +52,12 @@ pub(super) struct Counts {
     pub trial_much: bool,
     /// Says whether the trial gives clearly more than what is in use.
     pub is_more: bool,
-    /// What was carried of the values in use, and of those on trial.
+    /// Parts carried of the values in use, and of those on trial.
     pub carried: [Carried; 2],
-    /// What is in use does harm; of so much that the path was full.
+    /// The values in use do harm; so much that the path was full.
     pub harm: bool,
     pub flood: bool,
-    /// What is in use loses what only the default's loss explains, which no held-out edge shows.
+    /// The values in use lose what only the default's loss explains, which no held-out edge shows.
     pub leans: bool,
     /// An edge braked, for more than what the default loses.
     pub braked: bool,

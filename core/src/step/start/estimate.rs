@@ -18,13 +18,14 @@ const PATH_FALL: f64 = 0.95;
 
 /// A path's own estimate of a single connection's share, log2 of bytes/s.
 pub(super) struct Own {
-    /// What is known of it; NaN where nothing is.
+    /// The estimate; NaN where nothing is known.
     pub log2: f64,
     /// Says whether enough connections are behind it.
     pub is_enough: bool,
     /// Connections of this round.
     count: f64,
-    /// What single connections reached, and what is in use where its flights went well: nothing proved is below.
+    /// Share that single connections reached, and the one in use where its flights went well:
+    /// nothing proved is below.
     reached: f64,
     floor: f64,
     /// The share is far below what was known or is in use.
@@ -34,8 +35,8 @@ pub(super) struct Own {
 impl Own {
     /// Reads a round's shares, and leaves what is known of them in `after`.
     ///
-    /// What a connection was delivered after its window collapsed is less than the path gives: nothing is below what
-    /// others of the round reached, or started with and lost nothing.
+    /// A connection whose window collapsed was delivered less than the path gives: nothing is below
+    /// what others of the round reached, or started with and lost nothing.
     pub(super) fn read(case: &Case, counts: &Counts, after: &mut State) -> Self {
         let (seen, before, law) = (case.seen, case.before, &case.policy.start);
         let (in_use, reached) = (share_in_use(case, counts), reached(case));
@@ -108,13 +109,13 @@ fn reached(case: &Case) -> f64 {
     }
 }
 
-/// What a path has proved, rates in bytes/s, NaN where there is none.
+/// Rates that a path has proved, bytes/s, NaN where there is none.
 pub(super) struct Proved {
-    /// What a single connection may be given.
+    /// Rate that a single connection may be given.
     pub share: f64,
-    /// What all that start at once may be.
+    /// Rate that all that start at once may be given.
     pub path: f64,
-    /// What the path carries, where trains show that much and no more.
+    /// Rate that the path carries, where trains show that much and no more.
     pub carries: f64,
     /// `share` is what trains show, of a path that nobody else is on.
     pub is_shown: bool,

@@ -7,8 +7,8 @@ use crate::step::columns::columns;
 pub const USUAL_MSS: f64 = 1448.0;
 
 columns! {
-    /// What a round showed of a path, smoothed by nothing. Counts are 0 and measurements NaN where unknown. Rates in
-    /// bytes/s, times in microseconds.
+    /// A round's evidence of a path, not smoothed. Counts are 0 and measurements NaN where unknown.
+    /// Rates in bytes/s, times in microseconds.
     ///
     /// Arm 0 are connections that started with the entry's values, arm 1 those that started with the values on trial.
     /// First flights are those of more than ten segments.
@@ -22,17 +22,17 @@ columns! {
         min_rtt_us: f64 as "f4",
         /// Low quantile of single delivery rates, of connections that met the path: the application did not limit them.
         share_rate: f64 as "f4",
-        /// How many connections those were.
+        /// Number of those connections.
         share_connections: f64 as "u4",
         /// High quantile of what any connections were delivered: a lower bound, since windows limit most of them.
         reached_rate: f64 as "f4",
-        /// How many connections those were.
+        /// Number of those connections.
         reached_connections: f64 as "u4",
         /// High quantile, over short times, of what all busy connections were delivered together.
         path_rate: f64 as "f4",
-        /// How many short times those were.
+        /// Number of those short times.
         path_buckets: f64 as "u4",
-        /// How many connections were busy together.
+        /// Connections that were busy together.
         at_once: f64 as "f4",
         /// Median of what the peers' receive windows hold, bytes.
         receiver_window: f64 as "f4",

@@ -7,7 +7,7 @@ use super::trial::{self, Trial};
 use super::values::{Values, idle};
 use super::{Case, Findings};
 
-/// What was learnt holds while the round trip is above this part of the one then, and at most so many times it (RFC 9959).
+/// Range of round trips, as factors of the one then, in which what was learnt holds (RFC 9959).
 const RTT_RANGE: (f64, f64) = (0.5, 10.0);
 /// Harm within the hold cuts as much as so many cuts.
 const CUT_AGAIN: i32 = 3;
@@ -15,20 +15,21 @@ const CUT_AGAIN: i32 = 3;
 /// connections' flights and polls show less than the path carries.
 const LEAST_PART: f64 = 0.5;
 const LEAST_AFTER_HARM: f64 = 0.25;
-/// What is in use stays where the path carries this part of it: medians of a dozen flights differ by less, and a path's
-/// rate by a tenth from round to round. To follow that is two changes for nothing.
+/// Values in use stay where the path carries this part of them: medians of a dozen flights differ
+/// by less, and a path's rate by a tenth from round to round. To follow that is two changes for
+/// nothing.
 const STAYS: f64 = 0.78 - 1e-6;
 
-/// What is in use from now on, and how it came about.
+/// Values in use from now on, and how they came about.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Move {
     pub value: Values,
     pub reason: Reason,
-    /// What became of the values on trial.
+    /// Outcome for the values on trial.
     pub trial: Trial,
-    /// What is in use did harm, and this is what is left of it.
+    /// The values in use did harm, and these are left of them.
     pub is_cut: bool,
-    /// What is in use is another than before.
+    /// The values in use are others than before.
     pub is_changed: bool,
     /// Connection rate that did harm now; 0 is none.
     pub harmful_rate: f64,
@@ -78,7 +79,7 @@ pub(super) fn fall(case: &Case, found: &Findings) -> Move {
         is_changed,
         harmful_rate: match (harm, trial) {
             (true, _) => case.in_use.rate,
-            // What was only slower, or not faster, is no danger: it waits, and leaves no ceiling.
+            // A trial that is slower, or not faster, is no danger: it waits, and leaves no ceiling.
             (false, Trial::Harm) => case.before.trial_connection_rate,
             (false, _) => 0.0,
         },
@@ -86,7 +87,7 @@ pub(super) fn fall(case: &Case, found: &Findings) -> Move {
     }
 }
 
-/// What is left of the values in use, why, and whether a rule lowered them.
+/// Values left of those in use, why, and whether a rule lowered them.
 struct Fall {
     value: Values,
     reason: Reason,
@@ -134,8 +135,8 @@ fn standing(case: &Case, found: &Findings) -> Reason {
 /// A rule that lowers what is in use; `None` where it does not act.
 type Lower = fn(&Case, &Findings, &Trial, Values) -> Option<(Values, Reason)>;
 
-/// What is in use falls to what is proved. A lower bound asks for nothing less; what was promoted may be beyond what is
-/// asked, and was judged.
+/// Lowers what is in use to what is proved. A lower bound asks for nothing less; values that were
+/// promoted may be beyond what is asked, and were judged.
 fn to_proved(
     case: &Case,
     found: &Findings,
@@ -158,7 +159,7 @@ fn to_proved(
     (is_asked && less.below(value, case.policy.start.hysteresis)).then_some((less, why))
 }
 
-/// What is in use falls to what the path carried of it.
+/// Lowers what is in use to what the path carried of it.
 fn to_carried(
     case: &Case,
     found: &Findings,
@@ -175,7 +176,7 @@ fn to_carried(
     is_over.then_some((less, Reason::Lowered))
 }
 
-/// What is in use falls to what trains show that the path carries.
+/// Lowers what is in use to what trains show that the path carries.
 fn to_trains(case: &Case, found: &Findings, _: &Trial, value: Values) -> Option<(Values, Reason)> {
     let most = found.most;
     let is_beyond = case.on(Rule::FallToTrains)
@@ -186,8 +187,8 @@ fn to_trains(case: &Case, found: &Findings, _: &Trial, value: Values) -> Option<
     is_beyond.then_some((value.least(most), Reason::Lowered))
 }
 
-/// What is left after harm: what the path carried, at once; where that much was lost that no flight shows it, what all
-/// together were delivered meanwhile.
+/// Values left after harm: at once what the path carried; where so much was lost that no flight
+/// shows it, what all together were delivered meanwhile.
 ///
 /// Loss in spite of a cut: the path has become less, and each round of it costs. (Where edges brake they have cut already.)
 /// And in spite of a cut to less than a half: what was learnt is of another path, and what the kernel's default loses on
@@ -205,7 +206,7 @@ fn cut(case: &Case, found: &Findings) -> Values {
         found.proved.is_shown && case.on(Rule::CutLessWithTrains),
     ) {
         (true, _) => law.cut.powi(CUT_AGAIN),
-        // What trains show is not far from what the path carries: of that half a cut is enough.
+        // Trains show nearly what the path carries: half a cut is enough.
         (false, true) => law.cut.sqrt(),
         (false, false) => law.cut,
     };

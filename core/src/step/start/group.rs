@@ -5,7 +5,7 @@ use super::losses::Flights;
 /// A group's paths that have evidence of their own, and what its borrowers have on trial or in use together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
-    /// How many paths have evidence.
+    /// Number of paths with evidence.
     pub paths: f64,
     /// Low quantile of their shares, log2 of bytes/s.
     pub low: f64,

@@ -20,7 +20,7 @@ const OF_MEDIANS: f64 = 0.76;
 /// A trial is waited for until it has so many times `trial_flights`.
 const MOST_TRIAL: f64 = 4.0;
 
-/// What became of a trial; none of these is not known yet.
+/// Judgement of a trial; where nothing is set it is not known yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Verdict {
     pub harm: bool,
@@ -29,8 +29,8 @@ pub(super) struct Verdict {
     pub good: bool,
 }
 
-/// What a path that borrows, or uses what it borrowed, adds to its group's flights. None counts for more than a trial
-/// needs: by its own losses it would decide for the others.
+/// Flights that a path adds to its group's where it borrows, or uses what it borrowed. No path
+/// counts for more than a trial needs: by its own losses it would decide for the others.
 pub(super) fn lent(case: &Case, counts: &Counts, after: &State) -> Option<Flights> {
     let (before, law) = (case.before, &case.policy.start);
     let own = if counts.is_tried && before.trial_borrowed {

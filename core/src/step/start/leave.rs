@@ -1,4 +1,4 @@
-//! What a round leaves: the state of the next one, and the decision with its reason.
+//! Output of a round: the state of the next one, and the decision with its reason.
 
 use super::ceiling::Ceiling;
 use super::falls::Move;
@@ -12,7 +12,7 @@ use super::trial::Trial;
 use super::values::Values;
 use super::{BESIDE, Case, Findings, Outcome};
 
-/// What the rules made of a path.
+/// Results of the rules for a path.
 pub(super) struct Next {
     pub moved: Move,
     pub tried: Tried,
@@ -89,8 +89,8 @@ impl Next {
         }
     }
 
-    /// How many connections are on trial, and of what. Others start with the default beside what is in use, where only
-    /// they show what it loses.
+    /// Writes how many connections are on trial, and of what. Others start with the default beside
+    /// what is in use, where only they show what it loses.
     fn leave_trial(&self, case: &Case, found: &Findings, after: &mut State) {
         let (moved, tried, before) = (&self.moved, &self.tried, case.before);
         let (is_used, is_tried) = (after.window > 0.0, after.trial_window > 0.0);

@@ -82,7 +82,7 @@ impl Flights {
     }
 }
 
-/// What flights lose: the share of them that lose anything, and the segments that one of these sends again.
+/// Losses of flights: the share that lose anything, and the segments that one of these sends again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lost {
     pub share: f64,

@@ -79,7 +79,7 @@ struct Case<'a> {
     is_frozen: bool,
     /// An operator says what is in use.
     is_overridden: bool,
-    /// What was known has not expired.
+    /// Earlier evidence has not expired.
     is_alive: bool,
     /// Lowest round trip, or the one at which what is in use was proved.
     rtt_us: f64,
@@ -100,7 +100,7 @@ impl<'a> Case<'a> {
 
     fn new(at: &At<'a>, seen: &'a Seen, before: &'a State) -> Self {
         let (law, damping) = (&at.policy.start, &at.policy.damping);
-        // What an operator had set was never judged: once the override has ended the path begins anew.
+        // An operator's values were never judged: once the override has ended the path begins anew.
         let is_own = before.connection_rate > 0.0 && (!before.overridden || at.is_overridden);
         let penalty = damping.decayed(before.penalty, at.round - at.decided);
         Self {
@@ -141,7 +141,7 @@ struct At<'a> {
     is_overridden: bool,
 }
 
-/// What a path shows by itself, before its group is asked.
+/// Evidence of a path by itself, before its group is asked.
 struct Read {
     counts: Counts,
     own: Own,
@@ -155,7 +155,7 @@ impl Read {
     }
 }
 
-/// What the rules know of a path.
+/// Findings of the rules about a path.
 struct Findings {
     counts: Counts,
     verdict: Verdict,
@@ -163,7 +163,7 @@ struct Findings {
     /// Values that the evidence asks for, and what the path carries; nothing where that is unknown.
     target: Values,
     most: Values,
-    /// What is in use did harm: by its losses, or by an edge's brake while nothing is on trial.
+    /// The values in use did harm: by losses, or by an edge's brake while nothing is on trial.
     harm: bool,
     /// Time of 50 and 100 kB with the default, microseconds.
     default_us: [f64; 2],
@@ -179,7 +179,7 @@ impl Findings {
     }
 }
 
-/// What a step decided, beside the state that it leaves.
+/// Decision of a step, beside the state that it leaves.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     action: Action,

@@ -3,7 +3,7 @@
 use super::rules::Rules;
 use crate::step::damping::Damping;
 
-/// What the operator asks of a step.
+/// The operator's settings for a step.
 #[derive(Clone, Debug, serde::Deserialize)]
 pub struct Policy {
     /// Section `start`.

@@ -2,7 +2,7 @@
 
 use crate::step::words::reasons;
 
-/// What a decision does.
+/// Effect of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Action {
@@ -28,9 +28,9 @@ reasons! {
     ThinEvidence "thin_evidence" "start.min_connections, start.group_units",
     /// Evidence is there for too few rounds.
     BelowDutyCycle "below_duty_cycle" "start.duty_rounds",
-    /// What is in use is what is proved.
+    /// The values in use are those proved.
     Proved "proved" "what the path has proved, start.hysteresis",
-    /// What is in use stays without new evidence.
+    /// The values in use stay without new evidence.
     HeldThinEvidence "held_thin_evidence" "start.ttl_s",
     /// Too little of the round arrived.
     HeldIncompleteInput "held_incomplete_input"
@@ -51,7 +51,7 @@ reasons! {
     RoundTripChanged "round_trip_changed" "start.careful (RFC 9959)",
     /// The evidence is too old.
     Expired "expired" "start.ttl_s",
-    /// What is proved is on trial.
+    /// The proved values are on trial.
     TrialProved "trial_proved" "start.trial_permille: nothing rises before it was judged on a share of the connections",
     /// A step beyond what was reached is.
     TrialStep "trial_step" "start.step, on trial",

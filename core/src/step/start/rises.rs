@@ -13,7 +13,7 @@ use crate::gain::KERNEL_DEFAULT;
 /// time, and a fifth for a quarter gains 0.3 points for a change a day.
 const RISES: f64 = 0.8;
 
-/// What is on trial from now on.
+/// Values on trial from now on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tried {
     pub values: Values,
@@ -79,7 +79,7 @@ pub(super) fn rise(case: &Case, found: &Findings, moved: &Move, ceiling: Ceiling
     }
 }
 
-/// What would be tried, and whether it is a step beyond what was reached.
+/// Values that would be tried, and whether they are a step beyond what was reached.
 fn wanted(case: &Case, found: &Findings, moved: &Move) -> (Values, bool) {
     let (law, proved, value, target) =
         (&case.policy.start, &found.proved, moved.value, found.target);

@@ -52,7 +52,7 @@ impl Override {
 }
 
 columns! {
-    /// What a decision shows beside the state that it leaves; rates in bytes/s.
+    /// Output of a decision beside the state that it leaves; rates in bytes/s.
     #[derive(Clone, Debug)]
     pub struct Decided {
         /// Number of the action.
@@ -63,9 +63,9 @@ columns! {
         previous_window: f64 as "u4",
         /// Rate of each connection before.
         previous_connection_rate: f64 as "f8",
-        /// What the evidence asks for of a single connection, before it was tried.
+        /// Rate of a single connection that the evidence asks for, before it was tried.
         proved_share: f64 as "f4",
-        /// What it asks for of all that start at once.
+        /// The same of all that start at once.
         proved_path: f64 as "f4",
         /// Paths of the group that have evidence of their own.
         group_units: f64 as "u4",
@@ -124,8 +124,8 @@ fn decide_one(round: i64, policy: &Policy, row: &Row<Starts>, group: &Group) -> 
     (after, decided)
 }
 
-/// What each group's paths prove and lose together, by the groups' numbers. Paths are read once more for it: to keep what
-/// they show takes more memory than a round.
+/// Groups by number: what their paths prove and lose together. Paths are read once more for it: to
+/// keep what they show takes more memory than a round.
 fn groups(round: i64, policy: &Policy, paths: &Paths<'_>) -> Vec<Group> {
     let law = &policy.start;
     let count = paths.groups.iter().max().map_or(0, |&most| most as usize) + 1;

@@ -5,7 +5,7 @@ use super::values::Values;
 use crate::step::columns::{Instant, Seconds, columns};
 
 columns! {
-    /// What is in use on a path, what is on trial, and what earlier rounds showed. Instants in seconds since the epoch.
+    /// A path's values in use and on trial, and past evidence. Instants in seconds since the epoch.
     ///
     /// 0 is none, of values as of instants.
     #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ columns! {
         harmful_rate: f64 as "f8",
         /// Until when nothing near it is tried.
         hold_until: Instant as "u4",
-        /// How long that hold is, seconds.
+        /// Length of that hold, seconds.
         hold_s: Seconds as "u4",
         /// Connection rate that the evidence asked for when it did harm.
         harmful_share: f64 as "f8",

@@ -1,4 +1,4 @@
-//! What always holds of a step, whatever a path shows.
+//! Properties of every step, whatever a path shows.
 
 use proptest::prelude::*;
 

@@ -14,15 +14,15 @@ const SHARPEST: f64 = 2e7;
 /// Trains are sharp where the slowest quarter shows nearly as much as the middle. (A link that sends at random, each
 /// packet by itself, as cells do: 1.25.)
 const BLURRED: f64 = 1.4;
-/// What is further away than that is another path.
+/// Factor beyond which trains are of another path.
 pub(super) const MOVED: f64 = 1.4;
 /// Trains of the rounds before count for so many times the last round's at most: a path's rate differs by a tenth from
 /// round to round by itself, and what follows that changes for nothing.
 const KEPT: f64 = 4.0;
-/// What is this much above or below what trains show is no chance: medians of a dozen differ by less.
+/// Factor above or below what trains show that is not chance: medians of a dozen differ by less.
 pub(super) const BEYOND: f64 = 1.15;
 
-/// What trains show: log2 of the bytes/s that the path carries, NaN where too few say it.
+/// Result of trains: log2 of the bytes/s that the path carries, NaN where too few say it.
 pub(super) struct Trains {
     pub carries: f64,
     /// Says whether they are sharp.
@@ -67,7 +67,7 @@ pub(super) fn read(case: &Case, reached: f64, after: &mut State) -> Trains {
         (false, true) => before.train_at,
         (false, false) => 0,
     };
-    // How much few differ shows from round to round.
+    // Few trains show only over rounds how much they differ.
     after.train_sharp = if !case.on(Rule::SharpTrains) {
         true
     } else if are_many {
@@ -85,13 +85,13 @@ pub(super) fn read(case: &Case, reached: f64, after: &mut State) -> Trains {
         } else {
             f64::NAN
         },
-        // What was delivered was there.
+        // A path that delivered more carries more.
         sharp: after.train_sharp && are_enough && !is_above,
         is_new: are_enough && count > 0.0,
     }
 }
 
-/// How many trains of those before still count beside so many new ones.
+/// Number of the trains before that still count beside so many new ones.
 fn kept(had: f64, count: f64, is_near: bool, law: &Start) -> f64 {
     match (count > 0.0, is_near, count >= law.min_connections) {
         (false, ..) => had,

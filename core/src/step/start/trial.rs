@@ -11,7 +11,7 @@ use super::{Case, Findings};
 /// Part that is left at least of what is in use or was on trial, whatever its first flights show.
 const LEAST_PART: f64 = 0.5;
 
-/// What becomes of the values on trial.
+/// Outcome for the values on trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Trial {
     /// Nothing is on trial.
@@ -66,7 +66,7 @@ pub(super) fn end(case: &Case, found: &Findings) -> Trial {
     let is_spoilt = found.harm || found.proved.fell;
     let is_good = verdict.good && !is_spoilt;
     // Far less than what is known now, where it shows nothing yet: the next trial is of that, as far as a ceiling lets.
-    // That it was slower, or no faster, says nothing of what is far above it.
+    // A trial that was slower, or not faster, says nothing of what is far above it.
     let ceiling = if before.harmful_rate > 0.0 {
         before.harmful_rate
     } else {
@@ -76,14 +76,15 @@ pub(super) fn end(case: &Case, found: &Findings) -> Trial {
         && !is_good
         && !case.is_frozen
         && law.collapse * found.target.rate.min(ceiling) > tried.rate;
-    // What is beyond the trains of now ends: of few connections a trial lasts for hours.
+    // A trial beyond the trains of now ends: of few connections it lasts for hours.
     let is_beyond = case.on(Rule::EndBeyondTrains)
         && !case.is_frozen
         && found.most.is_some()
         && tried.rate > BEYOND * found.most.rate;
     let delays = !case.is_frozen && found.is_slower(case, tried);
     let is_good = is_good && !is_beyond && !delays;
-    // What was carried of one, alone on one of several edges, but not of all, may leave nothing above what is in use.
+    // The path may have carried what one had, alone on one of several edges, but not what all had:
+    // then nothing may be left above what is in use.
     let given = if case.on(Rule::GiveCarried) {
         given(tried, carried, case, LEAST_PART).most(case.in_use)
     } else {
@@ -104,9 +105,10 @@ pub(super) fn end(case: &Case, found: &Findings) -> Trial {
     }
 }
 
-/// What is left of values of which the path carried these parts: of less than all what was carried, less what else is on
-/// the path, and at least a part. A single one is given no more than all at once: alone on one of several edges it started
-/// with its edge's part, and what was carried of that says nothing of the whole.
+/// Rest of values of which the path carried these parts: of less than all, what was carried, less
+/// what else is on the path, and at least a part. A single one is given no more than all at once:
+/// alone on one of several edges it started with its edge's part, and what was carried of that says
+/// nothing of the whole.
 pub(super) fn given(values: Values, carried: Carried, case: &Case, least: f64) -> Values {
     let law = &case.policy.start;
     if !values.is_some() {
