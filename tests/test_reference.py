@@ -52,7 +52,7 @@ def test_pages_that_are_made_can_be_read_aloud(pages: Mapping[str, str]) -> None
 def test_a_later_migration_documents_its_columns_and_types_with_their_table(tmp_path: Path) -> None:
     first = """-- Of the whole file.
 
--- Of the table.
+-- Its own comment.
 create table if not exists t$on_cluster (
     -- One.
     a UInt8 codec (ZSTD(1)),
@@ -76,7 +76,7 @@ add column if not exists c String codec (ZSTD(1)) after a;
     expected = """
 ## t
 
-Table. Of the table.
+Table. Its own comment.
 
 | column | type | |
 |---|---|---|

@@ -40,9 +40,7 @@ def run(folder: Path, *options: str, workers: int = 0) -> str:
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.mark.parametrize(
-    ("options", "passed"), [((), 1), (("-m", "proof"), 3)]
-)
+@pytest.mark.parametrize(("options", "passed"), [((), 1), (("-m", "proof"), 3)])
 def test_long_tests_run_where_they_are_asked_for(tmp_path: Path, options: tuple[str, ...], passed: int) -> None:
     assert run(tmp_path, *options).splitlines()[-1].startswith(f"{passed} passed")
 

@@ -1,5 +1,5 @@
 """Plain English: words that a plainer one replaces (docs/reference/glossary.md), in sources and pages; in pages also
-sentences of more than 30 words, and those that begin with "Of".
+sentences of more than 30 words, and those that begin with "Of"; in sources comments that hide their subject.
 
     python -m tools.words             all files
     python -m tools.words FILE ...    these
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SUFFIXES = (".md", ".py", ".rs", ".sql", ".toml", ".xml", ".yaml", ".yml")
+SUFFIXES = (".c", ".h", ".md", ".proto", ".py", ".rs", ".sh", ".sql", ".toml", ".xml", ".yaml", ".yml")
 # Each with what to write instead.
 WORDS = {
     r"told|spoken": "reported, configured, known",
@@ -38,6 +38,10 @@ ITEM = re.compile(r"(?:[-*>]|\d+\.) +")
 # A colon or a semicolon ends a thought as a stop does.
 END = re.compile(r"(?<=[.!?:;])\** ")
 
+COMMENT = re.compile(r"\s*(?:#|//|--|/?\*)")
+# Words with which no comment or docstring begins, unless it is a question.
+SUBJECTLESS = re.compile(r"\s*(?:#|//[/!]?|--|/?\*+|r?\"{3})\s*(What|Which|Whoever|Whose|Of|How|That)\b[^?]*$")
+
 
 def findings(name: str, text: str) -> Iterator[str]:
     """The lines of one file that have such a word."""
@@ -45,6 +49,16 @@ def findings(name: str, text: str) -> Iterator[str]:
         for pattern, better in FOUND.items():
             if match := pattern.search(line):
                 yield f"{name}:{number}: {match[0]!r}: write it plainly ({better})"
+
+
+def subjectless(name: str, source: str) -> Iterator[str]:
+    """The comments of a source that begin with neither a noun nor a verb."""
+    before = ""
+    for number, line in enumerate(source.splitlines(), 1):
+        goes_on = COMMENT.match(before) and before.rstrip()[-1] not in ".:?#/!*-"
+        if (match := SUBJECTLESS.match(line)) and not goes_on:
+            yield f"{name}:{number}: begin with a noun or a verb, not with {match[1]!r}"
+        before = line
 
 
 def paragraphs(page: str) -> Iterator[tuple[int, str]]:
@@ -97,8 +111,7 @@ def main() -> None:
     for path in files:
         name, text = str(path.relative_to(ROOT)), path.read_text()
         found += findings(name, text)
-        if path.suffix == ".md":
-            found += unreadable(name, text)
+        found += unreadable(name, text) if path.suffix == ".md" else subjectless(name, text)
     for line in found:
         print(line)
     sys.exit(1 if found else 0)

@@ -238,8 +238,8 @@ static __always_inline void close_flights(struct bpf_sock_ops *ctx, struct start
 }
 
 /*
- * The brake hears what was lost as soon as nothing more counts. Without a rate that is when a cap would have been lifted, with a
- * window and without: it compares them.
+ * Reports to the brake what was lost, as soon as nothing more counts. Without a rate that is when a cap would have been lifted,
+ * with a window and without: it compares them.
  */
 static __always_inline void tell_brake(struct bpf_sock_ops *ctx, struct start *start, struct state *state, __u64 now,
 				       int closed)

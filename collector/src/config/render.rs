@@ -42,7 +42,7 @@ pub fn packaged_file() -> String {
 fn file(set: &[(&str, &str)]) -> String {
     let mut out = String::from(
         "# Configuration of springtide-collector.\n\
-         # What stands behind a '#' is the default. Options and the environment go before this file:\n\
+         # Values behind a '#' are the defaults. Options and the environment go before this file:\n\
          # see springtide-collector-run(1). SIGHUP reads it again; a file with a mistake changes nothing.\n",
     );
     let mut section = "";

@@ -1,5 +1,5 @@
 //! Quantiles of weighted values and their intervals, by bootstrap over clusters, as the controller has them
-//! (`controller/springtide/learn/resample.py`): with another source of chance, so that bounds differ by that.
+//! (`controller/springtide/laws/resample.py`): with another source of chance, so that bounds differ by that.
 
 /// Resamples.
 pub(super) const DRAWS: usize = 200;

@@ -103,7 +103,7 @@ pub(super) struct Common {
 pub(super) struct Signed {
     /// The bundle's file; its signature is BUNDLE.sig
     pub(super) bundle: PathBuf,
-    /// Whose signatures count, as in ssh-keygen(1)
+    /// Keys whose signatures count, as in ssh-keygen(1)
     #[arg(
         long,
         value_name = "FILE",

@@ -32,7 +32,7 @@ options:
     type: str
     default: /var/lib/springtide
   allowed_signers:
-    description: Whose signatures count, as in ssh-keygen(1).
+    description: Keys whose signatures count, as in ssh-keygen(1).
     type: str
     default: /etc/springtide/allowed_signers
   forget_round:
