@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from springtide import instants
 from springtide.laws import beside
 from springtide.laws.initcwnd.decision import Decision
@@ -256,6 +257,34 @@ def test_a_tenth_of_few_connections_neither_hides_an_effect_nor_shows_one(number
     assert found.high is not None
     assert found.low < truth < found.high
     assert found.shown == (repaired > 0)
+
+
+def summed(weights: NDArray[np.float64], differences: NDArray[np.float64]) -> dict[str, float]:
+    """A PoP's row of path-hours, as SQL sums it."""
+    w, wd = weights, weights * differences
+    sums = {"w": w, "wd": wd, "ww": w * w, "wwd": w * wd, "wwdd": wd * wd}
+    return {"hours": len(w), **{name: float(values.sum()) for name, values in sums.items()}}
+
+
+@pytest.mark.parametrize("octaves", [0.0, 1.0, 2.0])
+def test_a_day_of_one_path_without_effect_is_seldom_worse_whatever_its_hours_weigh(octaves: float) -> None:
+    """Of 2,000 without any effect 2.5 % look worse by chance; here at most 3.5 % do (3 sd beyond is 3.5 %), where hours
+    weigh the same and where they differ by powers of two. What has no answer looks like nothing."""
+    chance = np.random.default_rng(3)
+    worse = 0
+    for _ in range(2000):
+        weights = 5 * 2 ** (octaves * chance.standard_normal(24))
+        found = beside.mean([summed(weights, chance.standard_normal(24) * np.sqrt(1 / weights + 0.01))])
+        worse += found.low is not None and found.low > 0
+    assert worse <= 70
+
+
+def test_an_hour_that_outweighs_all_others_gives_no_answer() -> None:
+    """A flood to one path, or a host that invents it: the mean is that hour's, from which that hour does not differ."""
+    weights, differences = np.full(1000, 5.0), np.random.default_rng(4).normal(0, 0.5, 1000)
+    assert beside.mean([summed(weights, differences)]).shown is False
+    weights[7], differences[7] = 1_000_000, 0.3
+    assert beside.mean([summed(weights, differences)]).effect is None
 
 
 def test_what_disable_tests_took_away_is_reported(home: Home, tmp_path: Path) -> None:

@@ -3,7 +3,9 @@ and hour are compared with each other. No experiment is needed for that.
 
 A path's hour is one difference of mean logarithms, of weight n m / (n + m) for n treated and m others: the inverse of
 its variance where times spread alike. The estimate is the weighted mean of these, and its interval comes from how far
-they are from it. Medians of differences would mislead: a tenth of few connections seldom has the one that lost.
+they are from it. An hour that has most of the weight is the mean, and tells nothing of how far it may be off: there is
+no answer where the weights are worth fewer than _LEAST_HOURS equal ones. Medians of differences would mislead: a tenth
+of few connections seldom has the one that lost.
 
 A path's percentiles are of all its connections, each with the other side's part as its weight, so that both sides weigh
 the same in every bundle of a host. Their intervals are by bootstrap over the path's hours.
@@ -27,6 +29,8 @@ from springtide.store import Row, Store
 METHOD = "untreated share"
 # Student's t for MINIMUM differences, 95 %; a little less would do for more.
 _T = 2.093
+# Fewest hours of equal weight that the weighted ones are worth, (sum w)^2 / sum w^2 (Kish, Survey Sampling).
+_LEAST_HOURS = 6
 PERCENTILES = (50, 90, 95)
 # Paths whose percentiles are shown: those with most to compare.
 MOST_PATHS = 100
@@ -144,10 +148,11 @@ class Compared:
 def mean(rows: Sequence[Row]) -> Effect:
     """The weighted mean of the differences behind these sums, as a share of the others' time."""
     hours, weight, weighted, ww, wwd, wwdd = (sum(row[name] for row in rows) for name in _SUMS)
-    if hours < MINIMUM:
+    if hours < MINIMUM or weight * weight < _LEAST_HOURS * ww:
         return Effect(hours, hours)
-    middle = weighted / weight
-    error = sqrt(max(0.0, wwdd - 2 * middle * wwd + middle * middle * ww)) / weight
+    middle, equal = weighted / weight, weight * weight / ww
+    # The mean lies nearer to the differences that it is of than what is estimated does: the more, the fewer there are.
+    error = sqrt(max(0.0, wwdd - 2 * middle * wwd + middle * middle * ww)) / weight * equal / (equal - 1)
     effect, least, most = (2.0**one - 1.0 for one in (middle, middle - _T * error, middle + _T * error))
     return Effect(hours, hours, effect, least, most)
 
