@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from springtide import instants
 from springtide.fleet import load_fleet
-from springtide.learn.benefits import kept_s, uncontrolled
-from springtide.policy import Policy
+from springtide.learn.benefits import keep, kept_s, uncontrolled
+from springtide.policy import Policy, load_policy
 
 from testkit.home import ROUND, Home
 
@@ -112,9 +112,9 @@ def test_everybody_reads_the_one_number(measured: tuple[Home, Times]) -> None:
     home, _ = measured
     rows = kept(home, "true")
     assert "measured already" in home.run("measure").stdout
+    assert home.json("measure") == {"since": None, "until": None, "differences": 0}
     assert "differences kept" in home.run("measure", "--round", instants.show(ROUND)).stdout
     assert kept(home, "true") == rows
-    assert home.query("select count() as n from benefits") == [{"n": len(rows)}]
     [answer] = [row for row in rows if (row["law"], row["by"], row["units"]) == ("start", "all", "decided")]
     assert -0.5 < answer["low"] < answer["high"] < 0
     text = f"{answer['effect']:+.1%} ({answer['low']:+.1%} to {answer['high']:+.1%}"
@@ -156,3 +156,23 @@ def test_where_nothing_is_left_to_compare_with_it_is_said_why(measured: tuple[Ho
     assert list(lacking(**paced)) == ["initcwnd"]
     assert "connection_permille: 20" in lacking(**paced, holdout={"connection_permille": 0})["start"]
     assert lacking(**paced, experiment={"kind": "share"}, holdout={"connection_permille": 0}) == {}
+
+
+def test_a_line_that_is_measured_no_more_goes_and_none_is_away_meanwhile(
+    measured: tuple[Home, Times], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before what is stale is removed, what was measured is there."""
+    home, _ = measured
+    rows = kept(home, "true")
+    stale = {**rows[0], "group": 'it\'s \\ "gone"\n'}
+    opened = home.open()
+    opened.insert("benefits", [stale])
+    fleet, policy = load_fleet(home.fleet), load_policy(home.policy)
+    with monkeypatch.context() as patch:
+        patch.setattr(opened, "execute", lambda *_: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception):
+            keep(opened, fleet, policy, ROUND)
+    opened.close()
+    assert len(kept(home, "true")) == len(rows) + 1
+    home.run("measure", "--round", instants.show(ROUND))
+    assert kept(home, "true") == rows

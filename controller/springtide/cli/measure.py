@@ -45,7 +45,8 @@ def measure(store: StoreOptions, fleet_path: Path, policy_path: Path, round_text
         measured = benefits.Measured() if until is None else benefits.keep(opened, fleet, policy, until)
     if as_json:
         ends = {
-            name: moment and instants.show(moment) for name, moment in (("since", measured.since), ("until", until))
+            name: instants.show(moment) if moment else None
+            for name, moment in (("since", measured.since), ("until", until))
         }
         print_json({**ends, "differences": len(measured.lines)})
     elif until is None:

@@ -17,6 +17,9 @@ from springtide.policy import Policy
 from springtide.store import Row, Store
 
 TABLE = "benefits"
+# What distinguishes a day's rows.
+_KEY = ("law", "outcome", "units", "by", "group")
+_KEY_TEXT = ", '\\n', ".join(_KEY)
 HOUR_S, DAY_S = 3600, 86_400
 DIGITS = 6
 
@@ -53,10 +56,16 @@ def measure(
 def keep(store: Store, fleet: Fleet, policy: Policy, until_unix_s: int) -> Measured:
     """Measure the time up to a round, and make that the round's rows: again, it gives the same."""
     measured = measure(store, fleet, policy, until_unix_s - kept_s(policy), until_unix_s)
-    if _until(store, until_unix_s) == until_unix_s:
-        store.execute(f"delete from {TABLE} where until = fromUnixTimestamp({{until:UInt32}})", {"until": until_unix_s})
-    if measured.lines:
-        store.insert(TABLE, [_row(measured, line) for line in measured.lines])
+    was_measured = _until(store, until_unix_s) == until_unix_s
+    rows = [_row(measured, line) for line in measured.lines]
+    # What is there goes last: a replicated table takes rows that it had before for the same insert, and drops them.
+    store.insert(TABLE, rows)
+    if was_measured:
+        store.execute(
+            f"delete from {TABLE} where until = fromUnixTimestamp({{until:UInt32}}) "
+            f"and concat({_KEY_TEXT}) not in {{kept:Array(String)}}",
+            {"until": until_unix_s, "kept": ["\n".join(str(row[name]) for name in _KEY) for row in rows]},
+        )
     return measured
 
 
