@@ -70,9 +70,11 @@ def on_bbr() -> Any:
     return found
 
 
-def published(home: Home, values: dict[str, Any], found: Frame | None = None, more: str = "") -> dict[str, Any]:
+def published(
+    home: Home, values: dict[str, Any], found: Frame | None = None, more: str = "", most: int = 500
+) -> dict[str, Any]:
     """The bundle of an edge in ams, as `springtide publish` makes it of what is in the store."""
-    home.policy.write_text("enforce: {by: bpf}\n" + more)
+    home.policy.write_text(f"enforce: {{by: bpf, max_trial_permille: {most}}}\n{more}")
     store = home.open()
     WINDOWS.write_round(store, ROUND, decided_table(DECISIONS), Policy().version)
     STARTS.write_round(store, ROUND, decided(**values) if found is None else found, Policy().version)
@@ -156,12 +158,15 @@ def test_every_unit_and_part_is_published(home: Home, values: dict[str, Any]) ->
         assert entry.get("start_rate") == (2_000_000 if "window" in values else None)
 
 
-@pytest.mark.parametrize(("more", "rest"), [("", 20), ("holdout: {connection_permille: 7}\n", 7)])
+@pytest.mark.parametrize(
+    ("more", "rest"),
+    [("", 20), ("holdout: {connection_permille: 7}\n", 7), ("start: {trial_permille: 9}\n", 9)],
+)
 def test_one_in_fifty_keeps_the_default_so_that_the_rest_has_something_beside_it(
     home: Home, more: str, rest: int
 ) -> None:
-    """Not where an operator has given the values."""
-    found = published(home, IN_USE, more=more)
+    """Not where an operator has given the values. A policy from before that allows smaller trials has fewer."""
+    found = published(home, IN_USE, more=more, most=9 if rest == 9 else 500)
     assert [one["trial"] for one in found["entries"]] == [{"permille": rest}] * len(UNITS)
     [row, *_] = STARTS.rows(decided(**IN_USE))
     said = dict(labelled({"round": ROUND, **row}, load_policy(home.policy), []))["on trial"]

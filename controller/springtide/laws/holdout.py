@@ -35,8 +35,10 @@ class HoldoutPolicy(Section):
 
 def contradictions(document: Document, policy: Policy) -> Iterator[Problem]:
     """Rules between keys."""
-    most = ("enforce", "max_trial_permille"), policy.enforce.max_trial_permille
-    yield from document.not_above(("holdout", "connection_permille"), policy.holdout.connection_permille, *most)
+    # The default gives way to a policy that allows less.
+    if "connection_permille" in policy.holdout.model_fields_set:
+        most = ("enforce", "max_trial_permille"), policy.enforce.max_trial_permille
+        yield from document.not_above(("holdout", "connection_permille"), policy.holdout.connection_permille, *most)
 
 
 def held_out_edges(fleet: Fleet, policy: HoldoutPolicy) -> frozenset[str]:

@@ -123,7 +123,7 @@ def untreated(policy: Policy, round_unix_s: int, row: Row) -> int:
     if row["overridden"] or row["trial_permille"]:
         return 0
     if policy.experiment.kind != "share":
-        return policy.holdout.connection_permille
+        return min(policy.holdout.connection_permille, policy.enforce.max_trial_permille)
     own = turn(policy.experiment, policy.round.interval_s, row["src_pop"], row["destination"], round_unix_s)
     return untreated_permille(own.share)
 
