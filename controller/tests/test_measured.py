@@ -52,6 +52,10 @@ def flights() -> tuple[list[dict[str, Any]], Times]:
             strange = [{"started_window": 99, "started_arm": 1 - int(on_trial)}]
             strange += [{"started_window": 0, "started_arm": 0, "started_prefix_length": 0}]
             rows += [base | one | {"cookie": len(rows) + at, "acked_100k_us": 1} for at, one in enumerate(strange)]
+            # No connection takes so long.
+            for treated, time in ((False, 2**63), (True, 2**64 - 1)):
+                arm = {"started_window": 80 if treated else 0, "started_arm": int(treated == on_trial)}
+                rows.append(base | arm | {"cookie": len(rows), "acked_100k_us": time})
     return rows, times
 
 

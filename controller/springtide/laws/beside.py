@@ -39,13 +39,16 @@ _CLASSES = 128
 # Fewest connections of a side beyond a percentile.
 _BEYOND = 5
 
+# What a host says took longer than an hour is no time that a connection can have: one such would hide all others.
+_LONGEST_US = 3_600_000_000
+
 # A value on trial beside the entry's, or a trial of nothing beside it: only what the edge drew is compared.
 _CELLS = """
     select
         pop, if(dst_pop != '', toString(dst_pop), springtide_prefix_text(ip_version, client_prefix)) as destination,
         ip_version, intDiv(toUnixTimestamp(round), 3600) as hour, {columns}
     from round_flights
-    where {span} and {time} > 0 and handshake_resent = 0 and {counted} and {among}
+    where {span} and {time} between 1 and {longest} and handshake_resent = 0 and {counted} and {among}
     group by pop, destination, ip_version, hour, round, host, started_round, {drawn}
     having own > 0 and others > 0
 """
@@ -127,7 +130,7 @@ class Compared:
     def _cells(self, columns: str, among: str = "true") -> str:
         columns = columns.format(time=self.time, treated=self.treated)
         own = {"time": self.time, "counted": self.counted, "drawn": self.drawn}
-        return _CELLS.format(span=SPAN, columns=columns, among=among, **own)
+        return _CELLS.format(span=SPAN, columns=columns, among=among, longest=_LONGEST_US, **own)
 
     def of_means(self, rows: Sequence[Row]) -> Iterator[BenefitLine]:
         """Lines of means, from one row a PoP. Pure."""
