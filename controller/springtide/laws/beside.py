@@ -48,7 +48,7 @@ _CELLS = """
         pop, if(dst_pop != '', toString(dst_pop), springtide_prefix_text(ip_version, client_prefix)) as destination,
         ip_version, intDiv(toUnixTimestamp(round), 3600) as hour, {columns}
     from round_flights
-    where {span} and {time} between 1 and {longest} and handshake_resent = 0 and {counted} and {among}
+    where {span} and {time} between 1 and {longest} and {counted} and {among}
     group by pop, destination, ip_version, hour, round, host, started_round, {drawn}
     having own > 0 and others > 0
 """

@@ -28,13 +28,14 @@ from springtide.store import Row, Store
 _SEEN_ROUNDS = 3
 # An edge's part of a unit's starts is that of the last hour.
 _PARTS_ROUNDS = 12
-# With values, beside the default: of an entry and its trial one has values, and which of the two tells draws apart.
+# With values, beside the default: of an entry and its trial one has values, and which of the two tells draws apart. To
+# what sent its handshake again nothing is given on either side.
 _BESIDE = beside.Compared(
     "start",
     "time of 100 kB",
     "acked_100k_us",
     treated="started_window > 0",
-    counted="started_step = 0 and (started_window > 0 or started_rate = 0 and "
+    counted="handshake_resent = 0 and started_step = 0 and (started_window > 0 or started_rate = 0 and "
     "(started_arm = 1 or started_prefix_length > 0))",
     drawn="(started_arm = 0) = (started_window > 0)",
 )
