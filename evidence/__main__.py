@@ -9,16 +9,19 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench.runner import ROOT, BenchError, conditions, progress
 from evidence import article, kernel, live, model, pages, paths, recovery
 from evidence.claims import Claim, Measured, results
-from evidence.part import Figure, Part
+from evidence.part import Figure, Found, Part
 from lab.errors import InputError, LabError
 
 PARTS: tuple[Part, ...] = (model.PART, kernel.PART, live.PART, paths.PART, article.PART, recovery.PART)
+QUICK_AT_ONCE = 2
 CLAIMS: tuple[Claim, ...] = tuple(claim for part in PARTS for claim in part.claims)
 
 
@@ -37,18 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     begin, failed = time.monotonic(), 0
     measured: dict[str, Measured] = {}
     figures: list[Figure] = []
-    for number, part in enumerate(parts, 1):
-        progress(f"evidence {number} of {len(parts)}: {part.name} (about {part.seconds[options.quick]} s)")
-        since = time.monotonic()
-        try:
-            found = part.measure(options.quick)
-        except (BenchError, LabError, InputError) as error:
-            print(f"evidence {part.name}: {error}", file=sys.stderr)
-            failed += 1
-            continue
-        measured |= found.measured
-        figures += found.figures
-        progress(f"  {len(found.measured)} claims, {time.monotonic() - since:.0f} s")
+    # Figures of a quick run are rough anyway; most of its time is waiting.
+    with ThreadPoolExecutor(QUICK_AT_ONCE if options.quick else 1) as pool:
+        for found in pool.map(partial(measure, quick=options.quick), parts):
+            if found is None:
+                failed += 1
+                continue
+            measured |= found.measured
+            figures += found.figures
     wanted = [claim for claim in CLAIMS if not options.only or {claim.id, part_of(claim.id).name} & {*options.only}]
     rows = results(wanted, measured)
     where["seconds"] = round(time.monotonic() - begin)
@@ -57,6 +56,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kept = sum(row["holds"] for row in rows)
     progress(f"evidence: {kept} of {len(rows)} claims hold, {where['seconds']} s; {written[0]}")
     return 1 if failed else 0
+
+
+def measure(part: Part, quick: bool) -> Found | None:
+    """Measures one part; None where it could not."""
+    progress(f"evidence: {part.name} (about {part.seconds[quick]} s)")
+    since = time.monotonic()
+    try:
+        found = part.measure(quick)
+    except (BenchError, LabError, InputError) as error:
+        print(f"evidence {part.name}: {error}", file=sys.stderr)
+        return None
+    progress(f"  {part.name}: {len(found.measured)} claims, {time.monotonic() - since:.0f} s")
+    return found
 
 
 def save(

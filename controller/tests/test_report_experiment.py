@@ -269,7 +269,7 @@ def summed(weights: NDArray[np.float64], differences: NDArray[np.float64]) -> di
 
 @pytest.mark.parametrize("octaves", [0.0, 1.0, 2.0])
 def test_a_day_of_one_path_without_effect_is_seldom_worse_whatever_its_hours_weigh(octaves: float) -> None:
-    """Of 2,000 without any effect 2.5 % look worse by chance; here at most 3.5 % do (3 sd beyond is 3.5 %), where hours
+    """By chance 2.5 % of 2,000 without any effect look worse; here at most 3.5 % do (3 sd beyond is 3.5 %), where hours
     weigh the same and where they differ by powers of two. What has no answer looks like nothing."""
     chance = np.random.default_rng(3)
     worse = 0

@@ -39,7 +39,7 @@ _CLASSES = 128
 # Fewest connections of a side beyond a percentile.
 _BEYOND = 5
 
-# What a host says took longer than an hour is no time that a connection can have: one such would hide all others.
+# More than an hour is no time that a connection can have: one such would hide all others.
 _LONGEST_US = 3_600_000_000
 
 # A value on trial beside the entry's, or a trial of nothing beside it: only what the edge drew is compared.

@@ -17,7 +17,7 @@ from springtide.policy import Policy
 from springtide.store import Row, Store
 
 TABLE = "benefits"
-# What distinguishes a day's rows.
+# Key of a day's rows.
 _KEY = ("law", "outcome", "units", "by", "group")
 _KEY_TEXT = ", '\\n', ".join(_KEY)
 HOUR_S, DAY_S = 3600, 86_400
@@ -58,7 +58,7 @@ def keep(store: Store, fleet: Fleet, policy: Policy, until_unix_s: int) -> Measu
     measured = measure(store, fleet, policy, until_unix_s - kept_s(policy), until_unix_s)
     was_measured = _until(store, until_unix_s) == until_unix_s
     rows = [_row(measured, line) for line in measured.lines]
-    # What is there goes last: a replicated table takes rows that it had before for the same insert, and drops them.
+    # Older rows go last: a replicated table takes rows that it had before for the same insert, and drops them.
     store.insert(TABLE, rows)
     if was_measured:
         store.execute(
