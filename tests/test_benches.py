@@ -120,8 +120,11 @@ def small(name: str, tmp_path: Path) -> dict[str, Any]:
     return found
 
 
-# Half a minute and longer.
-LONG = {"calm-start", "controller", "pipeline", "push-fleet", "rules", "start", "start-changes", "start-program"}
+# Half a minute and longer; the quick evidence makes the transfers of `recovery`, too.
+LONG = {
+    *("calm-start", "controller", "pipeline", "push-fleet", "recovery", "rules", "start", "start-changes"),
+    "start-program",
+}
 ALL = [
     pytest.param(name, marks=[pytest.mark.root] * bench.root + [pytest.mark.proof] * (name in LONG))
     for name, bench in BENCHES.items()

@@ -19,6 +19,8 @@ from testkit.history import ROUNDS, fill
 from testkit.home import FLEET, ROUND, Home
 from testkit.sharded import CLUSTER, WithoutKeeper, engine_of_two_shards, written_once
 
+pytestmark = pytest.mark.proof
+
 
 def history_in(path: Path, make_store: Callable[[Home], object]) -> Home:
     """Two days of history, a third of it delivered twice, its rounds and their decisions."""
