@@ -164,7 +164,8 @@ def test_it_acts_as_far_as_a_packet(tmp_path: Path) -> None:
 @pytest.mark.proof
 def test_the_linters_and_the_floors_of_imports_allow_it(tmp_path: Path) -> None:
     """Its files are all: nothing in pyproject.toml has to name it."""
-    tree = worked.copy(tmp_path, ("controller/springtide", "lab", "testkit", "bench", "dashboards", "tools"), PAGE)
+    folders = ("controller/springtide", "lab", "testkit", "bench", "evidence", "dashboards", "tools")
+    tree = worked.copy(tmp_path, folders, PAGE)
     for name in ("pyproject.toml", "controller/tests/test_imports.py"):
         shutil.copy(worked.ROOT / name, tree)
     package = "controller/springtide/laws/busiest"
