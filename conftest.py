@@ -49,7 +49,7 @@ class OneAtATime(LoadScopeScheduling):
 def pytest_sessionstart(session: pytest.Session) -> None:
     def end(_: int, __: FrameType | None) -> None:
         # Things that tests have made are removed on the way, as after Ctrl-C; a second signal does not interrupt that.
-        # Where something takes the exception for its own, as commands in this process do, it ends after that test.
+        # Commands in this process take the exception for their own: then it ends after that test.
         signal.signal(signal.SIGTERM, lambda *_: None)
         session.shouldstop = "ended by SIGTERM"
         raise KeyboardInterrupt

@@ -101,7 +101,7 @@ def run(sizes: Sizes) -> tuple[Results, Mapping[int, float]]:
 
 
 def lossy(seen: Seen) -> Floats:
-    """Whether anything of a connection was sent again, by either end."""
+    """Marks connections of which either end sent anything again."""
     return np.array(
         [float(any(one)) for one in zip(seen.again, seen.syn, seen.synack, strict=True)],
     )

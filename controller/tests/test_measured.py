@@ -94,7 +94,7 @@ def test_what_was_planted_is_found_with_its_interval(measured: tuple[Home, Times
             assert (row["treated"] > 0.9 * len(sides[True]), row["held_out"]) == (True, len(sides[False]))
             assert row["treated_us"] == pytest.approx(np.percentile(sides[True], percentile), rel=0.1)
             assert row["held_out_us"] == pytest.approx(np.percentile(sides[False], percentile), rel=0.2)
-            # Where all take a factor longer, every percentile does.
+            # Every percentile takes a factor longer where all do.
             if len(PLANTED[path]) == 1:
                 assert row["low"] < PLANTED[path][0] - 1 < row["high"], (path, row)
     for path in (("ams", "fra"), ("nyc", "ams")):

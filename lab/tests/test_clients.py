@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 import pytest
@@ -349,8 +349,11 @@ def known(net: Net, default_resent: int) -> None:
 
 
 def test_where_the_bundle_says_what_the_default_loses_nobody_asks_it_and_what_is_worse_is_braked(net: Net) -> None:
+    """The default's flights send six segments again, and on a worse path ours send 25. From 19 on forty of these weigh
+    enough beside the eighty before. The median of the default's: on a busy machine one that waited for timeouts raised
+    the mean by half, and 43 were needed."""
     assert excused(net)["braked"] == 2
-    by_default = mean(one["first_resent"] for one in net.program.records() if one["brake_step"] == 2)
+    by_default = median(one["first_resent"] for one in net.program.records() if one["brake_step"] == 2)
     known(net, round(1000 * by_default))
     # The first flights' losses are known before any of them is over: that alone brakes nothing.
     net.fetch((TINY, (addresses(TINY, 60) * 2)[:80]))
