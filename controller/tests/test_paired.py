@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from springtide.laws.base import BenefitLine
-from springtide.laws.effect import Effect
+from springtide.laws.effect import BenefitLine, Effect
 from springtide.laws.initcwnd import switched
 from springtide.laws.paired import contrasts, middle
 from springtide.laws.start import shares

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from springtide import instants
 from springtide.fleet import load_fleet
-from springtide.laws.base import BenefitLine
-from springtide.laws.effect import Effect
+from springtide.laws.effect import BenefitLine, Effect
 from springtide.laws.holdout import held_out_edges
 from springtide.learn.report_page import headline, worse
 from springtide.policy import HoldoutPolicy

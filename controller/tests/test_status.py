@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from springtide import instants
 from springtide.cli.status import gauges as status_gauges
-from springtide.laws.base import BenefitLine, Newest, State, Step, Treated, age
-from springtide.laws.effect import Effect
+from springtide.laws.base import Newest, State, Step, Treated, age
+from springtide.laws.effect import BenefitLine, Effect
 from springtide.learn.status import Facts, Published, lines, verdict
 from springtide.metrics import write_metrics
 from springtide.publication import journal

@@ -18,7 +18,7 @@ from springtide import instants
 from springtide.fleet import Fleet
 from springtide.frame import Frame
 from springtide.laws.columns import Rows, begins
-from springtide.laws.effect import METHODS, Effect
+from springtide.laws.effect import BenefitLine
 from springtide.laws.entry import Part
 from springtide.laws.rows import Decisions
 from springtide.metrics import Gauges, Metric
@@ -30,9 +30,6 @@ from springtide.store import Row, Store
 Values = dict[bytes, tuple[float, ...]]
 # Lines of an explanation, each with its label.
 Lines = list[tuple[str, str]]
-# Beginnings of outcomes of which less is better: more is of the others.
-LESS_IS_BETTER = ("busy time", "time of", "bytes sent again", "segments sent again")
-NOWHERE = "", "", 0
 # Rounds that `explain` shows.
 HISTORY_ROUNDS = 12
 # A job that runs once a round has left one out.
@@ -130,47 +127,6 @@ class Treated:
     @property
     def decided(self) -> int:
         return self.same + self.differs + self.unknown
-
-
-@dataclass(frozen=True)
-class BenefitLine:
-    """One row of the report: of which law, by what, which group."""
-
-    law: str
-    outcome: str
-    by: str
-    group: str
-    effect: Effect
-    # decided: every unit as it was decided, whatever its sockets show (intention to treat). seen: only units whose
-    # sockets show what was decided for them.
-    units: str = "decided"
-    # One of METHODS.
-    method: str = "held out"
-    # Source PoP, destination and IP version, where it is of a path.
-    path: tuple[str, str, int] = NOWHERE
-    # A percentile's value for the treated and for the others, microseconds.
-    sides: tuple[float | None, float | None] = (None, None)
-
-    @property
-    def assumption(self) -> str:
-        """In one sentence what the number rests on."""
-        return METHODS[self.method]
-
-    @property
-    def answers(self) -> bool:
-        """Whether it is the law's one number: over all units, as they were decided."""
-        return (self.by, self.units) == ("all", "decided")
-
-    @property
-    def reading(self) -> str:
-        """The line in one or two words; nothing where there are too few units."""
-        if self.effect.effect is None:
-            return ""
-        if not self.effect.shown:
-            return "not shown"
-        if self.outcome.endswith("interference"):
-            return "interference"
-        return "better" if (self.effect.effect < 0) == self.outcome.startswith(LESS_IS_BETTER) else "worse"
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from math import sqrt
 
 import numpy as np
 
-from springtide.laws.base import BenefitLine
-from springtide.laws.effect import MINIMUM, SPAN, Effect, grouped
+from springtide.laws.effect import MINIMUM, SPAN, BenefitLine, Effect, grouped
 from springtide.laws.resample import bounds, quantiles
 from springtide.laws.start.gain import Floats
 from springtide.store import Row, Store

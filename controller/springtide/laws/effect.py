@@ -51,6 +51,10 @@ METHODS = {
     "same at every share is what treating all would bring; one that changes with the share is interference.",
 }
 
+# Beginnings of outcomes of which less is better: more is of the others.
+LESS_IS_BETTER = ("busy time", "time of", "bytes sent again", "segments sent again")
+NOWHERE = "", "", 0
+
 
 @dataclass(frozen=True)
 class Effect:
@@ -66,6 +70,47 @@ class Effect:
     def shown(self) -> bool:
         """Whether the interval leaves out zero."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+
+@dataclass(frozen=True)
+class BenefitLine:
+    """One row of the report: of which law, by what, which group."""
+
+    law: str
+    outcome: str
+    by: str
+    group: str
+    effect: Effect
+    # decided: every unit as it was decided, whatever its sockets show (intention to treat). seen: only units whose
+    # sockets show what was decided for them.
+    units: str = "decided"
+    # One of METHODS.
+    method: str = "held out"
+    # Source PoP, destination and IP version, where it is of a path.
+    path: tuple[str, str, int] = NOWHERE
+    # A percentile's value for the treated and for the others, microseconds.
+    sides: tuple[float | None, float | None] = (None, None)
+
+    @property
+    def assumption(self) -> str:
+        """In one sentence what the number rests on."""
+        return METHODS[self.method]
+
+    @property
+    def answers(self) -> bool:
+        """Tells whether it is the law's one number: over all units, as they were decided."""
+        return (self.by, self.units) == ("all", "decided")
+
+    @property
+    def reading(self) -> str:
+        """The line in one or two words; nothing where there are too few units."""
+        if self.effect.effect is None:
+            return ""
+        if not self.effect.shown:
+            return "not shown"
+        if self.outcome.endswith("interference"):
+            return "interference"
+        return "better" if (self.effect.effect < 0) == self.outcome.startswith(LESS_IS_BETTER) else "worse"
 
 
 def difference(

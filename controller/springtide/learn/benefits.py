@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from springtide.fleet import Fleet
-from springtide.laws.base import NOWHERE, BenefitLine
-from springtide.laws.effect import Effect
+from springtide.laws.effect import NOWHERE, BenefitLine, Effect
 from springtide.laws.holdout import held_out_edges
 from springtide.laws.initcwnd.benefit import MINIMUM_EDGES
 from springtide.laws.paired import MINIMUM

@@ -9,7 +9,8 @@ from typing import Any
 
 from springtide import instants
 from springtide.fleet import Fleet
-from springtide.laws.base import BenefitLine, Figure
+from springtide.laws.base import Figure
+from springtide.laws.effect import BenefitLine
 from springtide.laws.registry import LAWS
 from springtide.learn import slices
 from springtide.learn.benefits import Measured, uncontrolled

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from springtide import instants
-from springtide.laws.base import BenefitLine, Figure, Law
-from springtide.laws.effect import LEVEL, Effect
+from springtide.laws.base import Figure, Law
+from springtide.laws.effect import LEVEL, BenefitLine, Effect
 from springtide.laws.paired import LEVEL as PAIRED_LEVEL
 from springtide.laws.registry import LAWS
 from springtide.learn.report import Report

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from springtide import instants
 from springtide.bundles.render import no_room
-from springtide.laws.base import LATE_ROUNDS, BenefitLine, Clock, Newest, State, Step, Treated, age, once_a_round
+from springtide.laws.base import LATE_ROUNDS, Clock, Newest, State, Step, Treated, age, once_a_round
+from springtide.laws.effect import BenefitLine
 from springtide.laws.registry import LAWS
 from springtide.policy import ADVICE_ONLY
 from springtide.publication.journal import Event

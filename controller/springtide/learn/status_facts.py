@@ -11,8 +11,7 @@ from springtide import instants
 from springtide.bundles.model import read_folder
 from springtide.errors import SpringtideError
 from springtide.fleet import Fleet
-from springtide.laws.base import BenefitLine
-from springtide.laws.effect import Effect
+from springtide.laws.effect import BenefitLine, Effect
 from springtide.laws.registry import LAWS
 from springtide.learn import benefits
 from springtide.learn.status import Facts, Published, Rogue

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from springtide.laws.base import BenefitLine, Figure
+from springtide.laws.base import Figure
 from springtide.laws.congestion.rows import DECISIONS
-from springtide.laws.effect import SPAN, Effect, difference, grouped, size_group
+from springtide.laws.effect import SPAN, BenefitLine, Effect, difference, grouped, size_group
 from springtide.store import Row, Store
 
 # The least microseconds of each group of round-trip times.

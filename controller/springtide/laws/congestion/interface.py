@@ -14,6 +14,7 @@ from springtide.laws.congestion import benefit, bundle, rows
 from springtide.laws.congestion.explain import explain
 from springtide.laws.congestion.law import PREVIOUS, decide
 from springtide.laws.congestion.rows import PREFIXES
+from springtide.laws.effect import BenefitLine
 from springtide.laws.standing import standing
 from springtide.metrics import Gauges, Labels, Metric
 from springtide.policy import Policy
@@ -130,7 +131,7 @@ class Congestion(base.Law):
 
     def benefit(
         self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
-    ) -> list[base.BenefitLine]:
+    ) -> list[BenefitLine]:
         stay = policy.congestion.benefit_rounds * policy.round.interval_s
         grown = store.query(benefit.GROWTH, {**span, "stay": stay})
         sizes = store.query(benefit.GOODPUT_BY_SIZE, span)

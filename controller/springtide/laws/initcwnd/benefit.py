@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from springtide.laws.base import BenefitLine
-from springtide.laws.effect import SPAN, difference, grouped, size_group
+from springtide.laws.effect import SPAN, BenefitLine, difference, grouped, size_group
 from springtide.store import Row
 
 # A PoP has so few edges held out that only the fleet together has many: by edges the least is lower than by prefixes.

@@ -12,6 +12,7 @@ from springtide.fleet import Fleet
 from springtide.frame import Frame
 from springtide.laws import base
 from springtide.laws.columns import Table
+from springtide.laws.effect import BenefitLine
 from springtide.laws.holdout import held_out_edges
 from springtide.laws.initcwnd import benefit, bundle, edges, rows, switched, treated
 from springtide.laws.initcwnd.decision import Decision
@@ -187,7 +188,7 @@ class Initcwnd(base.Law):
 
     def benefit(
         self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
-    ) -> list[base.BenefitLine]:
+    ) -> list[BenefitLine]:
         held_out = held_out_edges(fleet, policy.holdout)
         if policy.experiment.kind == "switchback":
             return switched.of_switchback(switched.read_switchback(store, policy, span, held_out), policy)

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from springtide.laws.base import BenefitLine
-from springtide.laws.effect import SPAN, Effect, grouped, size_group
+from springtide.laws.effect import SPAN, BenefitLine, Effect, grouped, size_group
 from springtide.laws.paired import contrasts, middle
 from springtide.laws.switchback import block, counts, disable_tests, turn
 from springtide.policy import Policy

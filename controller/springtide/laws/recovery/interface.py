@@ -12,6 +12,7 @@ from springtide.frame import Frame
 from springtide.laws import base, beside
 from springtide.laws.columns import Bits
 from springtide.laws.destinations import Owned, prefixes
+from springtide.laws.effect import BenefitLine
 from springtide.laws.entry import Part
 from springtide.laws.holdout import held_out_edges
 from springtide.laws.recovery.law import DECIDED, OBSERVED, PREVIOUS, decide, named
@@ -102,7 +103,7 @@ class Recovery(base.Law):
 
     def benefit(
         self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
-    ) -> list[base.BenefitLine]:
+    ) -> list[BenefitLine]:
         # One connection in ten has no copies. Of these more send their handshake again where packets are lost: without
         # what did, the others would seem faster.
         return beside.Compared(self.name, "time of 10 kB", "acked_10k_us", "copied_bytes > 0").lines(store, span)

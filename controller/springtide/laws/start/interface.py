@@ -12,6 +12,7 @@ from springtide.fleet import Fleet
 from springtide.frame import Frame
 from springtide.laws import base, beside
 from springtide.laws.columns import Bits, taken_at
+from springtide.laws.effect import BenefitLine
 from springtide.laws.standing import standing
 from springtide.laws.start import bundle, shares
 from springtide.laws.start.evidence import OBSERVED, SHOWN, edge_parts, observe
@@ -151,7 +152,7 @@ class Start(base.Law):
 
     def benefit(
         self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
-    ) -> list[base.BenefitLine]:
+    ) -> list[BenefitLine]:
         lines = _BESIDE.lines(store, span)
         if policy.experiment.kind == "share":
             lines += shares.lines(shares.read(store, span), policy)

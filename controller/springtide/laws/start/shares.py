@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from springtide.laws.base import BenefitLine
-from springtide.laws.effect import SPAN
+from springtide.laws.effect import SPAN, BenefitLine
 from springtide.laws.paired import contrasts, middle
 from springtide.laws.switchback import block, counts, turn
 from springtide.policy import Policy
