@@ -6,13 +6,14 @@ import json
 import re
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from ipaddress import ip_address, ip_network
 from pathlib import Path as File
 from statistics import mean
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from bench.start_paths import EDGES, SERVER, Path, edge_of
 from lab.demo.edges import edge_command
@@ -87,17 +88,15 @@ def apply(
     edge_command(lab, edge, directory / edge, "apply", str(file), "--unsigned")
 
 
-class Riptide:
-    """As published: each round every host averages the windows of all its connections to a destination, and that is the
-    route's initial window. No history, no guard. A context manager: rounds go on in a thread until its end."""
+class Agents(ABC):
+    """Hosts that decide by themselves, round after round. A context manager: rounds go on in a thread until its end."""
 
-    def __init__(self, lab: Lab, paths: Sequence[Path]) -> None:
-        self._lab, self._paths = lab, paths
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._rounds, daemon=True)
-        self.windows: dict[tuple[str, str], int] = {}
 
-    def __enter__(self) -> Riptide:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -106,9 +105,26 @@ class Riptide:
         self._thread.join(30)
 
     def _rounds(self) -> None:
-        while not self._over.wait(ROUND_S):
-            for number in range(EDGES):
-                self._round(edge_of("riptide", number))
+        while not self._over.wait(self._interval_s):
+            self.one_round()
+
+    @abstractmethod
+    def one_round(self) -> None:
+        """All hosts, once."""
+
+
+class Riptide(Agents):
+    """As published: each round every host averages the windows of all its connections to a destination, and that is the
+    route's initial window. No history, no guard."""
+
+    def __init__(self, lab: Lab, paths: Sequence[Path]) -> None:
+        super().__init__(ROUND_S)
+        self._lab, self._paths = lab, paths
+        self.windows: dict[tuple[str, str], int] = {}
+
+    def one_round(self) -> None:
+        for number in range(EDGES):
+            self._round(edge_of("riptide", number))
 
     def _round(self, edge: str) -> None:
         shown = self._lab.exec(edge, SHOW, check=False).stdout

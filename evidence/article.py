@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path as File
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -163,7 +163,7 @@ def figure(chosen: Sequence[Path], results: Results) -> Figure:
     for path in PATHS:
         for size in (SMALL, LARGE):
             found = [rates(results, size, way, [path.name])[0] for way in WAYS]
-            shown = f"{path.rate_mbit:g} Mbit/s, {path.rtt_ms:g} ms, {100 * float(path.loss):g} %"  # type: ignore[arg-type]
+            shown = f"{path.rate_mbit:g} Mbit/s, {path.rtt_ms:g} ms, {100 * cast(float, path.loss):g} %"
             name = f"{path.name}{' (chosen)' if path in chosen else ''}: {shown}"
             cells = [number(median(one)) for one in found]
             rows.append([name, f"{size // 1000} kB", *cells, str(min(len(one) for one in found))])

@@ -16,6 +16,8 @@ SOURCES = {
     "ours": "Springtide itself, beside Riptide as published",
 }
 
+Sense = Literal["least", "most", "same"]
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -30,7 +32,7 @@ class Claim:
     place: str
     text: str
     theirs: float | None
-    sense: Literal["least", "most", "same"] = "same"
+    sense: Sense = "same"
     unit: str = ""
     within: float = 0.0
     why: str = ""

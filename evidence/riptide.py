@@ -7,7 +7,6 @@ published: ours is a half.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from ipaddress import ip_address
 from statistics import mean
 
 from bench.start_paths import SERVER, Path
-from bench.start_ways import LEAST, SHOW, windows_of
+from bench.start_ways import LEAST, SHOW, Agents, windows_of
 from lab.lab import Lab
 from lab.topology import Address, gateway
 from lab.wan_config import TUN
@@ -23,42 +22,33 @@ from lab.wan_config import TUN
 INTERVAL_S, TTL_S, ALPHA = 1.0, 90.0, 0.5
 
 
-class Riptide:
-    """Rounds on the server's edges, in a thread until the end of the context. `most`: edge -> cmax, 0 where an edge
-    only shows its windows. `seen`: edge -> the windows that every `sample_s` seconds showed."""
+class Riptide(Agents):
+    """Rounds on the server's edges. `most`: edge -> cmax, 0 where an edge only shows its windows.
+    `seen`: edge -> the windows that every `sample_s` seconds showed."""
 
     def __init__(self, lab: Lab, paths: Sequence[Path], most: Mapping[str, int], sample_s: float = 3.0) -> None:
+        super().__init__(INTERVAL_S)
         self._lab, self._most, self._sample_s = lab, most, sample_s
         self._hosts = [f"{address}/{address.max_prefixlen}" for one in paths for address in addresses(lab, one)]
         self._history: dict[tuple[str, str], tuple[float, float]] = {}
+        self._sampled = time.monotonic()
         self.seen: defaultdict[str, list[int]] = defaultdict(list)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._rounds, daemon=True)
-
-    def __enter__(self) -> Riptide:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._over.set()
-        self._thread.join(30)
 
     def window(self, edge: str, host: str) -> int | None:
         """Window of new connections of an edge to a host; None for the default."""
         value, _ = self._history.get((edge, host), (0.0, 0.0))
         return round(min(self._most[edge], max(LEAST, value))) if value else None
 
-    def _rounds(self) -> None:
-        sampled = time.monotonic()
-        while not self._over.wait(INTERVAL_S):
-            now = time.monotonic()
-            for edge in self._most:
-                windows = windows_of(self._lab.exec(edge, SHOW, check=False).stdout, self._hosts)
-                if now - sampled >= self._sample_s:
-                    self.seen[edge] += [window for found in windows.values() for window in found]
-                if self._most[edge]:
-                    self._round(edge, windows, now)
-            sampled = now if now - sampled >= self._sample_s else sampled
+    def one_round(self) -> None:
+        now = time.monotonic()
+        samples = now - self._sampled >= self._sample_s
+        for edge in self._most:
+            windows = windows_of(self._lab.exec(edge, SHOW, check=False).stdout, self._hosts)
+            if samples:
+                self.seen[edge] += [window for found in windows.values() for window in found]
+            if self._most[edge]:
+                self._round(edge, windows, now)
+        self._sampled = now if samples else self._sampled
 
     def _round(self, edge: str, windows: Mapping[str, Sequence[int]], now: float) -> None:
         lines = []

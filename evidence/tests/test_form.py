@@ -11,7 +11,7 @@ import pytest
 
 from evidence import pages
 from evidence.__main__ import CLAIMS, PARTS, listing, main
-from evidence.claims import SOURCES, Claim, Measured, holds, results
+from evidence.claims import SOURCES, Claim, Measured, Sense, holds, results
 from evidence.part import interval
 from tools import words
 
@@ -38,8 +38,8 @@ def test_ids_are_unique_and_every_claim_names_its_source_and_place() -> None:
         ("same", 29, 31, True),
     ],
 )
-def test_a_claim_holds_where_the_interval_reaches_it(sense: str, low: float, high: float, expected: bool) -> None:
-    claim = Claim("a", "paper", "figure 1", "Faster", 30, sense)  # type: ignore[arg-type]
+def test_a_claim_holds_where_the_interval_reaches_it(sense: Sense, low: float, high: float, expected: bool) -> None:
+    claim = Claim("a", "paper", "figure 1", "Faster", 30, sense)
     assert holds(claim, Measured(25, low, high, 9)) is expected
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from subprocess import CompletedProcess
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from bench.start_cells import Cell, Result, Results
 from bench.start_paths import PATHS, Path, topology
 from evidence import article, live, paths, recovery, riptide
 from evidence.fetching import turns
+from lab.lab import Lab
 
 FIFTY = Path("fifty", 50, 102, 41, 1)
 WAYS = ("a", "b", "c")
@@ -55,7 +56,7 @@ class Host:
 
 def test_riptide_smooths_with_history_stays_within_its_bounds_and_forgets() -> None:
     host = Host([20, 40], [90, 90], [900], [])
-    agent = riptide.Riptide(host, [FIFTY], {"riptide-1": 100})  # type: ignore[arg-type]
+    agent = riptide.Riptide(cast(Lab, host), [FIFTY], {"riptide-1": 100})
     for second in range(3):
         agent._round("riptide-1", host.shown(), float(second))
     # 30; half of that and of 90; half of 60 and of 900 is above cmax.
