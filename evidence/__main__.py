@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -40,14 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     begin, failed = time.monotonic(), 0
     measured: dict[str, Measured] = {}
     figures: list[Figure] = []
-    # Figures of a quick run are rough anyway; most of its time is waiting.
-    with ThreadPoolExecutor(QUICK_AT_ONCE if options.quick else 1) as pool:
-        for found in pool.map(partial(measure, quick=options.quick), parts):
-            if found is None:
-                failed += 1
-                continue
-            measured |= found.measured
-            figures += found.figures
+    for found in measure_all(parts, options.quick):
+        if found is None:
+            failed += 1
+            continue
+        measured |= found.measured
+        figures += found.figures
     wanted = [claim for claim in CLAIMS if not options.only or {claim.id, part_of(claim.id).name} & {*options.only}]
     rows = results(wanted, measured)
     where["seconds"] = round(time.monotonic() - begin)
@@ -56,6 +54,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kept = sum(row["holds"] for row in rows)
     progress(f"evidence: {kept} of {len(rows)} claims hold, {where['seconds']} s; {written[0]}")
     return 1 if failed else 0
+
+
+def measure_all(parts: Sequence[Part], quick: bool) -> Iterator[Found | None]:
+    """Measures the parts one after another; those of a quick run two at a time, as most of its time is waiting and its
+    figures are rough anyway."""
+    if not quick:
+        yield from (measure(part, quick) for part in parts)
+        return
+    with ThreadPoolExecutor(QUICK_AT_ONCE) as pool:
+        yield from pool.map(partial(measure, quick=quick), parts)
 
 
 def measure(part: Part, quick: bool) -> Found | None:
