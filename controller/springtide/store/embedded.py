@@ -46,7 +46,9 @@ class EmbeddedStore:
             directory.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"store {self.url}: {error.strerror}: {error.filename}; choose another --store") from error
-        self._lock = DirectoryLock(directory.parent / f"{directory.name}.lock")
+        # A store that is reached by two names has one lock.
+        real = directory.resolve()
+        self._lock = DirectoryLock(real.parent / f"{real.name}.lock")
         self._lock.acquire(wait_s, on_wait)
         try:
             # The import maps a 300 MB library: only commands that need a store load it.

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from springtide.errors import StoreError, printable
@@ -47,7 +48,9 @@ class DirectoryLock:
                 time.sleep(POLL_S)
         os.ftruncate(fd, 0)
         holder = f"pid {os.getpid()} ({' '.join([Path(sys.argv[0]).name, *sys.argv[1:]])})"
-        os.pwrite(fd, f"{printable(holder)}\n".encode(), 0)
+        # On a full disk it is held without a name.
+        with suppress(OSError):
+            os.pwrite(fd, f"{printable(holder)}\n".encode(), 0)
         self._fd = fd
 
     def release(self) -> None:
