@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 from pathlib import Path
@@ -69,3 +70,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneAtATime:
     return OneAtATime(config, log)
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated store for copies, made by the first process that asks for it."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "template"
+    folder.mkdir(exist_ok=True)
+    with (folder / "made").open("a+") as made:
+        fcntl.flock(made, fcntl.LOCK_EX)
+        if made.tell() == 0:
+            from testkit.home import migrated
+
+            migrated(folder)
+            made.write("yes")
+    return folder / "store"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,12 +56,73 @@ class Opened:
             self.store, self.is_current, Opened.now = self.opens(), False, self
         return self.store
 
+    def close(self) -> None:
+        if self.store is not None:
+            self.store.close()
+            self.store = None
+
     @classmethod
     def release(cls) -> None:
-        if cls.now is not None and cls.now.store is not None:
-            cls.now.store.close()
-            cls.now.store = None
+        if cls.now is not None:
+            cls.now.close()
         cls.now = None
+
+
+class Emptied:
+    """One migrated store of this process, lent to test after test. It stays open, and each finds it empty: an open one
+    is emptied in a tenth of the time that another takes to open."""
+
+    def __init__(self, template: Path, folder: Path) -> None:
+        self._template, self._store = template, folder / "store"
+        self.opened = Opened(self._open)
+        self._schema: Any = None
+
+    def lend(self, home: Home) -> None:
+        store = self.opened.store
+        if store is None or not self._emptied(store):
+            self.opened.close()
+            shutil.rmtree(self._store, ignore_errors=True)
+            shutil.copytree(self._template, self._store, symlinks=True)
+        (home.path / "store").symlink_to(self._store)
+        home.kept = {(home.store_url, None, 0): self.opened}
+
+    def _open(self) -> Store:
+        store = open_store(f"chdb://{self._store}", create=False, wait_s=10, on_wait=print)
+        self._schema = self._schema or self._described(store)
+        return store
+
+    def _emptied(self, store: Store) -> bool:
+        """Whether it is as the template; not where a test changed more than rows."""
+        if self._described(store) != self._schema:
+            return False
+        filled = store.query(
+            """
+            select distinct table from system.parts
+            where database = 'springtide' and active and rows > 0 and table != 'schema_migrations'
+            """
+        )
+        for row in filled:
+            store.execute(f"truncate table {row['table']}")
+        for row in store.query(
+            "select name from system.dictionaries where database = 'springtide' and status = 'LOADED'"
+        ):
+            store.execute(f"system reload dictionary {row['name']}")
+        return True
+
+    @staticmethod
+    def _described(store: Store) -> object:
+        """Names and times of tables' definitions, functions, and the applied migrations."""
+        return store.query(
+            """
+            select
+                (
+                    select groupBitXor(cityHash64(name, metadata_modification_time)) from system.tables
+                    where database = 'springtide'
+                ) as tables,
+                (select groupBitXor(cityHash64(name, create_query)) from system.functions) as functions,
+                (select groupBitXor(cityHash64(*)) from schema_migrations) as migrations
+            """
+        )
 
 
 class Kept:

@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
-
-from testkit.home import migrated
-
-
-@pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return migrated(tmp_path_factory.mktemp("template"))
 
 
 @pytest.fixture(autouse=True)

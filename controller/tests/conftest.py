@@ -11,13 +11,8 @@ from springtide import instants
 from springtide.store import Store
 
 from testkit import path_traffic, round_model
-from testkit.home import FLEET, ROUND, Home, Opened, migrated
+from testkit.home import FLEET, ROUND, Emptied, Home, Opened
 from testkit.together import Together
-
-
-@pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return migrated(tmp_path_factory.mktemp("template"))
 
 
 @pytest.fixture
@@ -49,20 +44,35 @@ def bare_home(tmp_path: Path) -> Home:
     return installed(Home(tmp_path))
 
 
+@pytest.fixture(scope="session")
+def emptied(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Emptied:
+    return Emptied(template, tmp_path_factory.mktemp("emptied"))
+
+
 @pytest.fixture
-def home(bare_home: Home, template: Path) -> Iterator[Home]:
+def home(bare_home: Home, emptied: Emptied) -> Iterator[Home]:
     """As bare_home, with a migrated store, which stays open: commands of this process are lent it."""
-    shutil.copytree(template, bare_home.path / "store", symlinks=True)
-    bare_home.kept = {}
+    emptied.lend(bare_home)
+    kept = bare_home.kept or {}
     yield bare_home
-    if bare_home.kept and Opened.now in bare_home.kept.values():
+    if Opened.now is not emptied.opened and Opened.now in kept.values():
         Opened.release()
 
 
 @pytest.fixture
-def each_opens(home: Home) -> None:
+def own_home(bare_home: Home, template: Path) -> Iterator[Home]:
+    """As home, with a store that other processes may open."""
+    Opened.release()
+    shutil.copytree(template, bare_home.path / "store", symlinks=True)
+    bare_home.kept = {}
+    yield bare_home
+    Opened.release()
+
+
+@pytest.fixture
+def each_opens(own_home: Home) -> None:
     """Each command opens the home's store, and closes it."""
-    home.kept = None
+    own_home.kept = None
 
 
 @pytest.fixture

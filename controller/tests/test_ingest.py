@@ -333,16 +333,16 @@ cli.main(["ingest", sys.argv[1]])
 """
 
 
-def test_killed_between_rows_and_ledger_counts_once(home: Home) -> None:
-    write_spool(home.spool, "a", [record(samples(50))])
-    environment = {**os.environ, **home.environment}
-    done = subprocess.run([sys.executable, "-c", KILLED_BETWEEN, str(home.spool)], env=environment, check=False)
+def test_killed_between_rows_and_ledger_counts_once(own_home: Home) -> None:
+    write_spool(own_home.spool, "a", [record(samples(50))])
+    environment = {**os.environ, **own_home.environment}
+    done = subprocess.run([sys.executable, "-c", KILLED_BETWEEN, str(own_home.spool)], env=environment, check=False)
     assert done.returncode == -signal.SIGKILL
-    assert counts(home) == (50, 50)
-    assert home.json("ingest", home.spool)["rows"] == 50
-    assert counts(home) == (100, 50)
-    home.json("ingest", home.spool)
-    assert counts(home) == (100, 50)
+    assert counts(own_home) == (50, 50)
+    assert own_home.json("ingest", own_home.spool)["rows"] == 50
+    assert counts(own_home) == (100, 50)
+    own_home.json("ingest", own_home.spool)
+    assert counts(own_home) == (100, 50)
 
 
 # One record a batch, announced: thirty inserts and thirty ledger entries in which to be killed.
@@ -360,13 +360,13 @@ cli.main(["ingest", sys.argv[1]])
 """
 
 
-def test_killed_anywhere_and_run_again_counts_once(home: Home) -> None:
+def test_killed_anywhere_and_run_again_counts_once(own_home: Home) -> None:
     for n in range(30):
-        write_spool(home.spool, f"f{n:02}", [record(samples(200, first=1 + 200 * n))])
-    environment = {**os.environ, **home.environment}
+        write_spool(own_home.spool, f"f{n:02}", [record(samples(200, first=1 + 200 * n))])
+    environment = {**os.environ, **own_home.environment}
     ends = []
     for steps in (1, 2, 5, 9, 14, 20):
-        command = [sys.executable, "-c", SMALL_STEPS, str(home.spool)]
+        command = [sys.executable, "-c", SMALL_STEPS, str(own_home.spool)]
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
         assert process.stdout is not None
         for _ in range(steps):
@@ -376,9 +376,9 @@ def test_killed_anywhere_and_run_again_counts_once(home: Home) -> None:
         ends.append(process.wait())
         process.stdout.close()
     assert -signal.SIGKILL in ends
-    home.run("ingest", home.spool)
-    assert counts(home)[1] == 6000
-    assert home.json("ingest", home.spool)["rows"] == 0
+    own_home.run("ingest", own_home.spool)
+    assert counts(own_home)[1] == 6000
+    assert own_home.json("ingest", own_home.spool)["rows"] == 0
 
 
 def test_the_delivery_delay_of_rows_can_be_queried(home: Home) -> None:

@@ -34,27 +34,27 @@ def silent() -> Iterator[str]:
     ],
 )
 def test_a_property_that_the_client_refuses_is_one_line(
-    home: Home, command: tuple[str, ...], option: str, reason: str
+    own_home: Home, command: tuple[str, ...], option: str, reason: str
 ) -> None:
     tls = ("--kafka-option", "security.protocol=ssl")
-    done = home.run(*command, "--kafka", AWAY, *tls, "--kafka-option", option, code=2)
+    done = own_home.run(*command, "--kafka", AWAY, *tls, "--kafka-option", option, code=2)
     [line] = done.stderr.splitlines()
     assert line.startswith("springtide: --kafka-option: property: ")
     assert reason in line
 
 
-def test_doctor_finds_a_property_that_the_client_refuses(home: Home, silent: str) -> None:
+def test_doctor_finds_a_property_that_the_client_refuses(own_home: Home, silent: str) -> None:
     words = ("doctor", "--site", "--kafka", silent, "--kafka-option", "bogus=1", "--json")
-    found = json.loads(home.run(*words, code=1).stdout)["findings"]
+    found = json.loads(own_home.run(*words, code=1).stdout)["findings"]
     [one] = [each for each in found if each["check"] == "kafka"]
     assert one["verdict"] == "fix"
     assert 'No such configuration property: "bogus"' in one["what"]
 
 
 @pytest.mark.usefixtures("each_opens")
-def test_consume_says_each_complaint_once(home: Home) -> None:
+def test_consume_says_each_complaint_once(own_home: Home) -> None:
     """However often the client tries, and in however many threads."""
-    done = home.run("consume", "--kafka", AWAY, "--seconds", "4", "--until-caught-up", code=1)
+    done = own_home.run("consume", "--kafka", AWAY, "--seconds", "4", "--until-caught-up", code=1)
     lines = done.stderr.splitlines()
     assert lines
     assert all(line.startswith(f"springtide: {AWAY}: ") for line in lines)

@@ -147,9 +147,9 @@ def test_an_interrupted_run_is_finished_with_the_same_options_only(store: Store)
 
 
 @pytest.mark.usefixtures("each_opens")
-def test_the_sql_is_printed_and_an_embedded_store_is_refused(home: Home) -> None:
-    shown = home.run("consume", "--kafka", "k:9092", "--cluster", "main", "--dry-run").stdout
+def test_the_sql_is_printed_and_an_embedded_store_is_refused(own_home: Home) -> None:
+    shown = own_home.run("consume", "--kafka", "k:9092", "--cluster", "main", "--dry-run").stdout
     assert "kafka_samples on cluster 'main'" in shown
     assert "kafka_requests" not in shown
-    [error] = home.refused("consume", "--kafka", "k:9092", "--remove")
+    [error] = own_home.refused("consume", "--kafka", "k:9092", "--remove")
     assert "is embedded" in error

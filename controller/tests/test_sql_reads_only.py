@@ -153,46 +153,48 @@ def port() -> Iterator[int]:
 
 
 @pytest.fixture
-def reader(home: Home) -> Iterator[Store]:
-    store = open_store(home.store_url, create=False, wait_s=10, on_wait=print, limits=Limits(3, 400_000_000, 100_000))
+def reader(own_home: Home) -> Iterator[Store]:
+    store = open_store(
+        own_home.store_url, create=False, wait_s=10, on_wait=print, limits=Limits(3, 400_000_000, 100_000)
+    )
     yield store
     store.close()
 
 
 @pytest.mark.parametrize("attacks", [WRITES, READS], ids=["writes", "reads"])
 def test_no_way_round_writes_or_reads_a_file_or_calls_out(
-    home: Home, reader: Store, port: int, attacks: list[str]
+    own_home: Home, reader: Store, port: int, attacks: list[str]
 ) -> None:
-    secret = home.path / "secret"
+    secret = own_home.path / "secret"
     secret.write_text(SECRET)
     query_read_only(reader, "select 1 as a", {})
-    before = everything(home.path)
+    before = everything(own_home.path)
     for attack in attacks:
-        query = attack.format(out=home.path / "out.csv", secret=secret, port=port)
+        query = attack.format(out=own_home.path / "out.csv", secret=secret, port=port)
         with pytest.raises(SpringtideError) as refusal:
             pytest.fail(f"{query}: {query_read_only(reader, query, {})}")
         assert len(str(refusal.value).splitlines()) == 1, refusal.value
         assert SECRET not in str(refusal.value)
-    assert everything(home.path) == before
+    assert everything(own_home.path) == before
 
 
 @pytest.mark.usefixtures("each_opens")
 @pytest.mark.parametrize("attack", [WRITES[0], WRITES[6], "kill query where 1", READS[0], "select 1 format CSV"])
-def test_the_command_refuses_in_one_line(home: Home, attack: str) -> None:
-    secret = home.path / "secret"
+def test_the_command_refuses_in_one_line(own_home: Home, attack: str) -> None:
+    secret = own_home.path / "secret"
     secret.write_text(SECRET)
-    (home.path / "store.lock").touch()
-    before = everything(home.path)
-    result = home.run("sql", attack.format(out=home.path / "out.csv", secret=secret, port=1), code=2)
+    (own_home.path / "store.lock").touch()
+    before = everything(own_home.path)
+    result = own_home.run("sql", attack.format(out=own_home.path / "out.csv", secret=secret, port=1), code=2)
     assert (len(result.stderr.splitlines()), result.stdout) == (1, ""), result.output
-    assert everything(home.path) == before
+    assert everything(own_home.path) == before
 
 
-def test_no_function_of_the_engine_reads_a_file_or_calls_out(home: Home, reader: Store, port: int) -> None:
+def test_no_function_of_the_engine_reads_a_file_or_calls_out(own_home: Home, reader: Store, port: int) -> None:
     """Whatever functions this engine has, by its own list: a newer one brings others."""
-    secret = home.path / "secret"
+    secret = own_home.path / "secret"
     secret.write_text(SECRET)
-    before = everything(home.path)
+    before = everything(own_home.path)
     # Sleeping takes its time, which the limits end.
     names = [
         row["name"]
@@ -221,7 +223,7 @@ def test_no_function_of_the_engine_reads_a_file_or_calls_out(home: Home, reader:
         if call.endswith("as x") and places[0] in call and not any(word in message for word in UNFIT):
             calls.append(call.replace(places[0], places[1]))
     assert ran > 300, "the test calls nothing"
-    assert everything(home.path) == before
+    assert everything(own_home.path) == before
 
 
 def listed(store: Store, what: str) -> list[Row]:
@@ -240,14 +242,14 @@ def listed(store: Store, what: str) -> list[Row]:
         ("select " + "(select " * 400 + "1" + ")" * 400, "Maximum parse depth|nested too deeply"),
     ],
 )
-def test_time_memory_and_rows_are_bounded(home: Home, query: str, what: str) -> None:
+def test_time_memory_and_rows_are_bounded(own_home: Home, query: str, what: str) -> None:
     # A busy machine needs more than a second to fill memory.
     limits = ["--max-seconds", 1 if "Timeout" in what else 60, "--max-memory-mb", 200, "--max-rows", 1000]
-    result = home.run("sql", *limits, query, code=None)
+    result = own_home.run("sql", *limits, query, code=None)
     assert result.exit_code in (1, 2)
     [line] = result.stderr.splitlines()
     assert any(word in line for word in what.split("|")), line
-    assert home.run("sql", "select 1 as a").exit_code == 0
+    assert own_home.run("sql", "select 1 as a").exit_code == 0
 
 
 # One block of rows, in which the engine does not look at the clock: some hours of work. The engine looks once before
@@ -264,9 +266,9 @@ cli.main(["sql", "--max-seconds", "5", sys.argv[1]])
 """
 
 
-def test_a_query_that_does_not_look_at_the_clock_is_given_up(home: Home) -> None:
+def test_a_query_that_does_not_look_at_the_clock_is_given_up(own_home: Home) -> None:
     began = time.monotonic()
-    environment = {**os.environ, **home.environment}
+    environment = {**os.environ, **own_home.environment}
     command = [sys.executable, "-c", IMPATIENT, LONG_BLOCK]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
@@ -274,17 +276,17 @@ def test_a_query_that_does_not_look_at_the_clock_is_given_up(home: Home) -> None
     assert "not finished 1 s after --max-seconds 5: aborted" in line
     # It takes nine seconds, and the query by itself hours.
     assert time.monotonic() - began < 100
-    assert home.run("sql", "select 1 as a").exit_code == 0
+    assert own_home.run("sql", "select 1 as a").exit_code == 0
 
 
-def test_a_reader_ends_before_a_writer_gives_up(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_ends_before_a_writer_gives_up(own_home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sql.EMBEDDED_S + sql.GRACE_S < STORE_WAIT_S
     monkeypatch.setattr(sql, "EMBEDDED_S", 1)
     began = time.monotonic()
-    assert "Timeout" in home.run("sql", "select count() from system.numbers", code=1).stderr
+    assert "Timeout" in own_home.run("sql", "select count() from system.numbers", code=1).stderr
     assert time.monotonic() - began < STORE_WAIT_S
     # Who asks for longer has it.
-    assert home.run("sql", "select sleep(2) as slept", "--max-seconds", 30).exit_code == 0
+    assert own_home.run("sql", "select sleep(2) as slept", "--max-seconds", 30).exit_code == 0
 
 
 def test_the_services_own_purpose_works(reader: Store) -> None:
@@ -307,37 +309,42 @@ def test_the_services_own_purpose_works(reader: Store) -> None:
     assert query_read_only(reader, "select count() as n from {t:Identifier}", {"t": "hosts"}) == [{"n": 0}]
 
 
-def test_cells_are_text_whatever_they_hold(home: Home) -> None:
+def test_cells_are_text_whatever_they_hold(own_home: Home) -> None:
     """A host's name is untrusted: it must not act as markup or as a terminal's control sequence."""
-    shown = home.run("sql", r"select '[/x] [bold]y\n\x1b[2Jz\xff' as a").stdout
+    shown = own_home.run("sql", r"select '[/x] [bold]y\n\x1b[2Jz\xff' as a").stdout
     assert r"[/x] [bold]y\n\x1b[2Jz" in shown
     assert "\x1b" not in shown
 
 
-def test_a_long_answer_is_not_printed_as_one_table(home: Home) -> None:
-    out = home.run("sql", "select number from numbers(200000)").stdout.splitlines()
+def test_a_long_answer_is_not_printed_as_one_table(own_home: Home) -> None:
+    out = own_home.run("sql", "select number from numbers(200000)").stdout.splitlines()
     assert len(out) < 1100
     assert out[-1] == "200000 rows, of which the first 1000 are shown; --csv and --json print all"
-    assert len(home.run("sql", "select number from numbers(3000)", "--csv").stdout.splitlines()) == 3001
+    assert len(own_home.run("sql", "select number from numbers(3000)", "--csv").stdout.splitlines()) == 3001
 
 
 @pytest.mark.parametrize("form", [[], ["--csv"], ["--json"]])
-def test_an_answer_on_a_full_disk_is_one_line(home: Home, form: list[str]) -> None:
+def test_an_answer_on_a_full_disk_is_one_line(own_home: Home, form: list[str]) -> None:
     command = [sys.executable, "-c", "from springtide.cli import main; main()", "sql", "select 1 as a", *form]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            command, env={**os.environ, **home.environment}, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            command,
+            env={**os.environ, **own_home.environment},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
     assert "No space left on device" in line
 
 
-def test_what_is_not_utf8_is_reported(home: Home) -> None:
+def test_what_is_not_utf8_is_reported(own_home: Home) -> None:
     command = ["-c", "from springtide.cli import main; main()", "sql"]
     done = subprocess.run(
         [sys.executable, *command, b"select '\xff' as a"],
-        env={**os.environ, **home.environment},
+        env={**os.environ, **own_home.environment},
         capture_output=True,
         check=False,
     )

@@ -152,43 +152,43 @@ def holder(home: Home) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("zone", ["Nowhere/Atall", "../x"])
-def test_a_bad_time_zone_of_the_environment_is_ignored(home: Home, zone: str) -> None:
+def test_a_bad_time_zone_of_the_environment_is_ignored(own_home: Home, zone: str) -> None:
     springtide = str(Path(sys.executable).with_name("springtide"))
     command = [springtide, "sql", "select timezone() as zone", "--json"]
-    environment = {**os.environ, **home.environment, "TZ": zone}
+    environment = {**os.environ, **own_home.environment, "TZ": zone}
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     assert json.loads(done.stdout)[0]["zone"] == "UTC"
 
 
-def test_a_held_store_is_waited_for_and_its_holder_named(home: Home) -> None:
-    process = holder(home)
+def test_a_held_store_is_waited_for_and_its_holder_named(own_home: Home) -> None:
+    process = holder(own_home)
     holders: list[str] = []
 
     def on_wait(who: str) -> None:
         holders.append(who)
         process.communicate("close\n")
 
-    store = open_store(home.store_url, create=False, wait_s=30, on_wait=on_wait)
+    store = open_store(own_home.store_url, create=False, wait_s=30, on_wait=on_wait)
     assert store.query("select 1 as one") == [{"one": 1}]
     store.close()
-    assert holders == [f"pid {process.pid} (-c {home.store_url})"]
+    assert holders == [f"pid {process.pid} (-c {own_home.store_url})"]
 
 
-def test_waiting_ends_with_the_holders_name(home: Home) -> None:
-    process = holder(home)
+def test_waiting_ends_with_the_holders_name(own_home: Home) -> None:
+    process = holder(own_home)
     try:
-        result = home.run("decide", "initcwnd", "--store-wait", 0.2, code=1)
+        result = own_home.run("decide", "initcwnd", "--store-wait", 0.2, code=1)
     finally:
         process.communicate("close\n")
     assert f"held by pid {process.pid}" in result.stderr.splitlines()[-1]
     assert "waited 0.2 s" in result.stderr.splitlines()[-1]
 
 
-def test_a_killed_process_holds_no_lock(home: Home) -> None:
-    process = holder(home)
+def test_a_killed_process_holds_no_lock(own_home: Home) -> None:
+    process = holder(own_home)
     process.kill()
     process.communicate()
-    home.run("rollup", "--store-wait", 0)
+    own_home.run("rollup", "--store-wait", 0)
 
 
 @pytest.mark.parametrize("expression", ["toUInt32(number)", "toNullable(toUInt8(1))", "toInt8(-1)", "'a'"])

@@ -50,6 +50,8 @@ def connect(address: str, *, create: bool = True) -> Store:
 
 @pytest.fixture
 def remote(server: OldServer) -> Iterator[Store]:
+    # Messages are parsed by an engine in this process, which has one store.
+    Home.release()
     store = connect(url(server))
     yield store
     store.close()

@@ -108,6 +108,7 @@ def test_an_insert_that_the_engine_refuses_is_an_error(store: Store) -> None:
 @pytest.fixture
 def small_disk(tmp_path: Path, template: Path) -> Iterator[Path]:
     """A file system of its own for the store, without free space where `full`."""
+    Home.release()
     at = tmp_path / "disk"
     at.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(at)], check=True)
