@@ -183,9 +183,9 @@ def metrics_page() -> str:
     ]
     lines += ["", "## The controller's", ""]
     lines += [
-        "Jobs end, so theirs are written to a file for node_exporter's textfile collector: `springtide decide initcwnd",
-        "--metrics FILE.prom`, `springtide decide congestion --metrics FILE.prom` and `springtide status --metrics",
-        "FILE.prom`. Each replaces its file at once. All are gauges.",
+        "Jobs end, so theirs are written to files for node_exporter's textfile collector: by `springtide decide all",
+        "--metrics-dir DIR` and `springtide status --metrics FILE.prom`. A command replaces its file at once. All are",
+        "gauges.",
         "",
         "| metric | what |",
         "|---|---|",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,6 +53,15 @@ METRICS: dict[str, Metric] = {
     "springtide_job_failed_seconds": Metric("When the step of a scheduled job last failed.", ("job", "step")),
     "springtide_job_succeeded_seconds": Metric("When the step of a scheduled job last succeeded.", ("job", "step")),
 }
+
+
+def placed(folder: str | None, name: str) -> Path | None:
+    """The file of this name in a folder for metrics, which is made; None where the folder is not set, or empty."""
+    if not folder:
+        return None
+    with contextlib.suppress(OSError):  # writing says so
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    return Path(folder) / name
 
 
 def write_metrics(path: Path, metrics: Gauges, described: Mapping[str, Metric] = METRICS) -> None:

@@ -5,6 +5,7 @@ Long: one command from samples to sentences, over one set of samples.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from springtide import instants
 from springtide.fleet import load_fleet
 from springtide.laws.initcwnd import rows as decisions
 from springtide.laws.initcwnd.law import decide as decide_initcwnd
+from springtide.laws.registry import LAWS
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.pairs import pair_observations
 from springtide.policy import load_policy
@@ -312,6 +314,21 @@ def test_a_timers_round_is_one_whose_samples_had_their_time(home: Home, monkeypa
         monkeypatch.setattr(instants, "now", lambda later=later: NOW + later)
         assert home.json("decide", "initcwnd", "--round", "due", code=3)["round"] == instants.show(moment)
         assert home.json("decide", "initcwnd", code=3)["round"] == instants.show(NOW)
+
+
+def test_all_laws_decide_at_one_instant(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a clock goes on, by half a round each time that it is read. Without a folder for metrics there are none."""
+    seconds = itertools.count(NOW + 60, INTERVAL // 2)
+    monkeypatch.setattr(instants, "now", lambda: next(seconds))
+    done = home.run("decide", "all", "--round", "due", "--json", "--metrics-dir", tmp_path / "metrics", code=3)
+    decided = json.loads(done.stdout)
+    assert list(decided) == [law.name for law in LAWS]
+    assert {law["round"] for law in decided.values()} == {instants.show(NOW)}
+    assert {path.name for path in (tmp_path / "metrics").iterdir()} == {f"springtide-{law}.prom" for law in decided}
+    assert len(done.stderr.splitlines()) == 1, "each law says the same"
+    monkeypatch.chdir(tmp_path)
+    assert "initcwnd:" in home.run("decide", "all", "--metrics-dir", "", code=3).stdout
+    assert {path.name for path in tmp_path.iterdir() if path.suffix == ".prom"} == set()
 
 
 @together

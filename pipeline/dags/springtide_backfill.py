@@ -57,8 +57,9 @@ def springtide_backfill() -> None:
             with site.open() as store:
                 prepare(store, site.fleet(), site.publish_dir, print)
                 acting, paced = policy.congestion.min_object_bytes, policy.paces(moment)
-                rollup(store, moment, policy.round.interval_s, instants.now(), acting, paced=paced)
-                made = [(law, decide(law, store, policy, moment, instants.now())) for law in LAWS]
+                now = instants.now()
+                rollup(store, moment, policy.round.interval_s, now, acting, paced=paced)
+                made = [(law, decide(law, store, policy, moment, now)) for law in LAWS]
             counts = ", ".join(f"{len(outcome.decided)} {law.units}" for law, outcome in made)
             print(f"round {instants.show(moment)}: {counts}")
         return len(rounds)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
 import click
 
 from springtide import instants
 from springtide.cli.options import (
+    F,
     StoreOptions,
     closed_round,
     fleet_option,
     json_option,
+    metrics_dir_option,
     metrics_option,
     policy_option,
     publish_dir_option,
@@ -22,12 +26,13 @@ from springtide.cli.options import (
     store_options,
 )
 from springtide.cli.output import print_json, print_table, warn
-from springtide.errors import SpringtideError
+from springtide.errors import SpringtideError, ThinInputError
+from springtide.fleet import Fleet
 from springtide.jobs import decide as jobs
 from springtide.jobs.due import prepare
 from springtide.laws.base import Law, Outcome, View
-from springtide.laws.registry import LAWS, METRICS
-from springtide.metrics import Labels, write_metrics
+from springtide.laws.registry import LAWS
+from springtide.metrics import placed
 from springtide.policy import Policy
 
 
@@ -40,6 +45,91 @@ def decide() -> None:
     """
 
 
+@dataclass(frozen=True)
+class _Round:
+    """A round to decide, what from, and the instant at which every law does."""
+
+    store: StoreOptions
+    fleet: Fleet
+    policy: Policy
+    publish_dir: Path
+    dry_run: bool
+    moment: int
+    now: int
+
+    @classmethod
+    def of(
+        cls,
+        store: StoreOptions,
+        fleet_path: Path,
+        policy_path: Path,
+        publish_dir: Path,
+        round_text: str | None,
+        dry_run: bool,
+    ) -> Self:
+        now, policy = instants.now(), read_policy(policy_path)
+        moment = closed_round(round_text, policy, now=now) or instants.latest_round(now, policy.round.interval_s)
+        return cls(store, read_fleet(fleet_path), policy, publish_dir, dry_run, moment, now)
+
+    def decide(self, law: Law, metrics: Path | None) -> tuple[Outcome, View]:
+        """Opens the store for this law alone: other commands get it in between."""
+        with self.store.open() as opened:
+            prepare(opened, self.fleet, self.publish_dir, warn)
+            outcome = jobs.decide(law, opened, self.policy, self.moment, self.now, dry_run=self.dry_run)
+        view = law.view(outcome, self.fleet, self.policy)
+        if metrics is not None:
+            try:
+                jobs.measure(law, outcome, view, metrics)
+            except SpringtideError as failed:
+                # Alerts watch the loop; they must not stop it.
+                warn(f"springtide: {failed}; the round is decided all the same")
+        return outcome, view
+
+    def too_thin(self, outcomes: Iterable[Outcome]) -> ThinInputError | None:
+        """Says once what keeps several laws."""
+        found = [error for one in outcomes if (error := jobs.too_thin(self.moment, one.inputs, one.thin))]
+        lines = dict.fromkeys(line for error in found for line in str(error).split("\n"))
+        return ThinInputError("\n".join(lines)) if found else None
+
+
+def _options(command: F) -> F:
+    """Those of every law, but for its metrics."""
+    dry = click.option("--dry-run", is_flag=True, help="Show what would be decided; write nothing.")
+    for option in (store_options, publish_dir_option, policy_option, fleet_option, json_option, dry, round_option):
+        command = option(command)
+    return command
+
+
+@decide.command("all")
+@_options
+@metrics_dir_option
+def _all(metrics_dir: str, as_json: bool, **given: Any) -> None:
+    """Decide one round by every law, at one instant.
+
+    What a law decides is shown under its name. The first law that fails ends it.
+
+    \b
+    Examples:
+      springtide decide all
+      springtide decide all --round due --metrics-dir /var/lib/prometheus/node-exporter
+    """
+    asked = _Round.of(**given)
+    outcomes, shown = [], {}
+    for law in LAWS:
+        outcome, view = asked.decide(law, placed(metrics_dir, f"springtide-{law.name}.prom"))
+        outcomes.append(outcome)
+        if as_json:
+            shown[law.name] = _as_dict(outcome, view, asked)
+        else:
+            click.echo(f"{law.name}:")
+            _print(outcome, view, asked)
+    if as_json:
+        print_json(shown)
+    error = asked.too_thin(outcomes)
+    if error is not None:
+        raise error
+
+
 def _command(law: Law) -> click.Command:
     """`springtide decide LAW`."""
     examples = f"""
@@ -50,39 +140,16 @@ def _command(law: Law) -> click.Command:
     """
 
     @click.command(law.name, help=law.help + examples)
-    @round_option
-    @click.option("--dry-run", is_flag=True, help="Show what would be decided; write nothing.")
+    @_options
     @metrics_option
-    @json_option
-    @fleet_option
-    @policy_option
-    @publish_dir_option
-    @store_options
-    def command(
-        store: StoreOptions,
-        fleet_path: Path,
-        policy_path: Path,
-        publish_dir: Path,
-        round_text: str | None,
-        dry_run: bool,
-        metrics_path: Path | None,
-        as_json: bool,
-    ) -> None:
-        fleet, policy = read_fleet(fleet_path), read_policy(policy_path)
-        moment = closed_round(round_text, policy) or instants.latest_round(instants.now(), policy.round.interval_s)
-        with store.open() as opened:
-            prepare(opened, fleet, publish_dir, warn)
-            outcome = jobs.decide(law, opened, policy, moment, instants.now(), dry_run=dry_run)
-        view = law.view(outcome, fleet, policy)
-        if metrics_path is not None:
-            try:
-                _measure(law, outcome, view, metrics_path)
-            except SpringtideError as failed:
-                # Alerts watch the loop; they must not stop it.
-                warn(f"springtide: {failed}; the round is decided all the same")
-        show = _print_json if as_json else _print
-        show(outcome, view, policy, dry_run)
-        error = jobs.too_thin(moment, outcome.inputs, outcome.thin)
+    def command(metrics_path: Path | None, as_json: bool, **given: Any) -> None:
+        asked = _Round.of(**given)
+        outcome, view = asked.decide(law, metrics_path)
+        if as_json:
+            print_json(_as_dict(outcome, view, asked))
+        else:
+            _print(outcome, view, asked)
+        error = asked.too_thin([outcome])
         if error is not None:
             raise error
 
@@ -93,39 +160,20 @@ for each in LAWS:
     decide.add_command(_command(each))
 
 
-def _print_json(outcome: Outcome, view: View, policy: Policy, dry_run: bool) -> None:
-    head = {"round": instants.show(outcome.round), "policy_version": policy.version, "dry_run": dry_run}
+def _as_dict(outcome: Outcome, view: View, asked: _Round) -> dict[str, Any]:
+    head = {
+        "round": instants.show(outcome.round),
+        "policy_version": asked.policy.version,
+        "dry_run": asked.dry_run,
+    }
     written = {"written": len(view.decisions) if outcome.written else 0, "incomplete": outcome.thin}
-    print_json({**head, **written, **view.more, "decisions": view.decisions})
+    return {**head, **written, **view.more, "decisions": view.decisions}
 
 
-def _print(outcome: Outcome, view: View, policy: Policy, dry_run: bool) -> None:
-    title = f"Round {instants.show(outcome.round)}, policy {policy.version}"
+def _print(outcome: Outcome, view: View, asked: _Round) -> None:
+    title = f"Round {instants.show(outcome.round)}, policy {asked.policy.version}"
     print_table(view.columns, view.rows, title=title)
-    verb = "would be written" if dry_run else "written" if outcome.written else "unchanged"
+    verb = "would be written" if asked.dry_run else "written" if outcome.written else "unchanged"
     click.echo(f"{len(view.decisions)} decisions {verb}; {view.summary}")
     for note in view.notes:
         click.echo(note)
-
-
-def _measure(law: Law, outcome: Outcome, view: View, path: Path) -> None:
-    """Gauges of a law's round: how complete its input was, and what it decided."""
-
-    def by_pop(values: Iterable[tuple[str, float]]) -> dict[Labels, float]:
-        return {(("law", law.name), ("pop", pop)): value for pop, value in values}
-
-    found, thin = outcome.inputs, outcome.thin
-    pops = sorted({*thin, *(one.pop for one in found)})
-    write_metrics(
-        path,
-        {
-            "springtide_decided_round_seconds": {(("law", law.name),): outcome.round},
-            "springtide_input_incomplete": by_pop((pop, pop in thin) for pop in pops),
-            "springtide_input_hosts": by_pop((one.pop, one.hosts_seen) for one in found),
-            "springtide_input_hosts_expected": by_pop((one.pop, one.hosts_expected) for one in found),
-            "springtide_input_rows": by_pop((one.pop, one.rows_seen) for one in found),
-            "springtide_input_rows_expected": by_pop((one.pop, one.rows_expected) for one in found),
-            **view.gauges,
-        },
-        METRICS,
-    )

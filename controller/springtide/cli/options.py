@@ -176,6 +176,12 @@ metrics_option = click.option(
     metavar="FILE",
     help="Write gauges for node_exporter's textfile collector (FILE.prom).",
 )
+metrics_dir_option = click.option(
+    "--metrics-dir",
+    default="",
+    metavar="DIR",
+    help="Write gauges into files springtide-NAME.prom there, for node_exporter; an empty DIR is none.",
+)
 
 
 def json_option(command: F) -> F:
@@ -213,17 +219,18 @@ def time_span(from_text: str | None, to_text: str | None, policy: Policy) -> tup
     return first - interval_s, until
 
 
-def closed_round(text: str | None, policy: Policy, option: str = "--round") -> int | None:
+def closed_round(text: str | None, policy: Policy, option: str = "--round", now: int | None = None) -> int | None:
     """The round that this option names, None without one; raises InputError when it has not closed yet.
 
     `due` is the newest whose samples had round.lateness_s to arrive, as timers decide it.
     """
     if text is None:
         return None
+    now = instants.now() if now is None else now
     if text == "due":
-        return policy.round.due(instants.now())
+        return policy.round.due(now)
     moment = instants.parse_round(text, policy.round.interval_s, option)
-    newest = instants.latest_round(instants.now(), policy.round.interval_s)
+    newest = instants.latest_round(now, policy.round.interval_s)
     if moment > newest:
         fix = f"the newest is {instants.show(newest)}"
         raise InputError([Problem(option, "round", f"{text} has not closed yet", fix)])

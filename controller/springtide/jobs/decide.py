@@ -1,12 +1,15 @@
-"""A round by a law: its input, its decisions, its rows."""
+"""A round by a law: its input, its decisions, its rows, its metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from springtide import instants
 from springtide.errors import ThinInputError
-from springtide.laws.base import Law, Outcome, frozen
+from springtide.laws.base import Law, Outcome, View, frozen
+from springtide.laws.registry import METRICS
+from springtide.metrics import Labels, write_metrics
 from springtide.observe.completeness import Input
 from springtide.observe.rollup import ensure
 from springtide.policy import Policy
@@ -32,3 +35,26 @@ def too_thin(round_unix_s: int, found: Sequence[Input], thin: Mapping[str, str])
     if not found:
         lines = [f"round {instants.show(round_unix_s)}: no host sent samples; {fix}"]
     return ThinInputError("\n".join(lines)) if lines else None
+
+
+def measure(law: Law, outcome: Outcome, view: View, path: Path) -> None:
+    """Gauges of a law's round: how complete its input was, and what it decided. Raises SpringtideError."""
+
+    def by_pop(values: Iterable[tuple[str, float]]) -> dict[Labels, float]:
+        return {(("law", law.name), ("pop", pop)): value for pop, value in values}
+
+    found, thin = outcome.inputs, outcome.thin
+    pops = sorted({*thin, *(one.pop for one in found)})
+    write_metrics(
+        path,
+        {
+            "springtide_decided_round_seconds": {(("law", law.name),): outcome.round},
+            "springtide_input_incomplete": by_pop((pop, pop in thin) for pop in pops),
+            "springtide_input_hosts": by_pop((one.pop, one.hosts_seen) for one in found),
+            "springtide_input_hosts_expected": by_pop((one.pop, one.hosts_expected) for one in found),
+            "springtide_input_rows": by_pop((one.pop, one.rows_seen) for one in found),
+            "springtide_input_rows_expected": by_pop((one.pop, one.rows_expected) for one in found),
+            **view.gauges,
+        },
+        METRICS,
+    )

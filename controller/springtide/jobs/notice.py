@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from springtide import instants
 from springtide.jobs.site import Site
-from springtide.metrics import Gauges, Labels, write_metrics
+from springtide.metrics import Gauges, Labels, placed, write_metrics
 from springtide.publication import journal
 
 
@@ -22,10 +21,9 @@ def failed(site: Site, job: str, step: str, why: str, fix: str) -> str:
 
 def measure(job: str, step: str, outcome: str, environment: Mapping[str, str] = os.environ) -> None:
     """When a step last succeeded or failed, in a file of its own in SPRINGTIDE_METRICS_DIR; nothing without that."""
-    folder = environment.get("SPRINGTIDE_METRICS_DIR")
-    if not folder:
+    path = placed(environment.get("SPRINGTIDE_METRICS_DIR"), f"{job}_{step}_{outcome}.prom")
+    if path is None:
         return
-    Path(folder).mkdir(parents=True, exist_ok=True)
     values: dict[Labels, float] = {(("job", job), ("step", step)): instants.now()}
     gauges: Gauges = {f"springtide_job_{outcome}_seconds": values}
-    write_metrics(Path(folder) / f"{job}_{step}_{outcome}.prom", gauges)
+    write_metrics(path, gauges)
