@@ -60,6 +60,8 @@ def parse_round(text: str, interval_s: int, option: str = "--round") -> int:
     except ValueError:
         fix = "write it as 2026-01-02T03:05:00Z, or as -90m, -6h or -2d"
         raise InputError([Problem(option, "round", f"{text!r} is not an instant", fix)]) from None
+    if unix_s < 0:
+        raise InputError([Problem(option, "round", f"{text} is before 1970", "give a later one")])
     if unix_s % interval_s or unix_s < interval_s:
         before = max(interval_s, unix_s // interval_s * interval_s)
         message = f"{text} is not a multiple of round.interval_s = {interval_s}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -75,11 +76,23 @@ def test_what_comes_after_the_lateness_bound_is_counted_until_it_is_taken_in(
     assert home.query("select sum(samples) as n from round_sockets") == [{"n": 10}]
 
 
-def test_a_backfill_does_every_round_of_its_span(home: Home) -> None:
+def test_a_backfill_does_every_round_of_its_span_and_says_how_far_it_is(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("springtide.cli.rollup.REPORTED", 2)
     feed(home, "a", [ROUND])
-    first = instants.show(ROUND - 2 * INTERVAL)
-    assert rounds(home, "--from", first) == [instants.show(ROUND - n * INTERVAL) for n in (2, 1, 0)]
-    assert rounds(home, "--from", first, "--to", first) == [first]
+    first, last = (instants.show(ROUND - n * INTERVAL) for n in (2, 0))
+    done = home.run("rollup", "--from", first, "--json")
+    expected = [instants.show(ROUND - n * INTERVAL) for n in (2, 1, 0)]
+    assert [line["round"] for line in json.loads(done.stdout)["rounds"]] == expected
+    begun = instants.show(ROUND - INTERVAL + 10)
+    assert done.stderr.splitlines() == [
+        f"rollup: 3 rounds from {first} up to {last}; the first sample is of {begun}",
+        "rollup: 2 of 3 rounds done",
+    ]
+    assert rounds(home, "--from", last, "--to", last) == [last]
+    [refusal] = home.refused("rollup", "--from", "-20000d", "--to", first)
+    assert refusal.startswith("springtide: --from: round: no samples are from 1971-"), refusal
 
 
 @pytest.mark.parametrize(
@@ -91,6 +104,8 @@ def test_a_backfill_does_every_round_of_its_span(home: Home) -> None:
         (["--round", "2026-01-02T03:05:00Z"], "--round: round: 2026-01-02T03:05:00Z has not closed yet"),
         (["--from", "2026-01-02T03:05:00Z"], "--from: round: 2026-01-02T03:05:00Z has not closed yet"),
         (["--from", "2026-01-02T03:00:01Z"], "--from: round: 2026-01-02T03:00:01Z is not a multiple"),
+        (["--from", "1969-01-02T03:00:01Z"], "--from: round: 1969-01-02T03:00:01Z is before 1970"),
+        (["--from", "-30000d"], "--from: round: -30000d is before 1970"),
         (["--from", "2026-01-02T02:00:00Z", "--to", "today"], "--to: round: 'today' is not an instant"),
         (["--from", "2026-01-02T02:00:00Z", "--to", "2026-01-02T03:05:00Z"], "--to: round: 2026-01-02T03:05:00Z has"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -27,6 +28,10 @@ from springtide.errors import InputError, Problem
 from springtide.jobs.due import due, prepare, span
 from springtide.observe.rollup import Rollup, count_late
 from springtide.observe.rollup import rollup as run
+from springtide.store import Store
+
+# Rounds after which a run without a terminal says how far it is: eight hours of samples.
+REPORTED = 100
 
 
 @click.command()
@@ -53,7 +58,7 @@ def rollup(
     By default every round of the last 24 hours that closed at least round.lateness_s ago, holds samples and lacks its
     tables. Over the same samples a round always gives the same rows, however often it is run and wherever an earlier
     run was interrupted; readers see a round's old rows or its new ones, never a mixture.
-    Samples that arrive after that are counted in round_late.
+    Samples that arrive after that are counted in round_late. A backfill without samples is refused.
 
     What playbooks recorded in the publisher's folder goes into the store first: the publication that was current on an
     edge determines with which window its new connections began.
@@ -80,12 +85,11 @@ def rollup(
     with store.open() as opened:
         prepare(opened, fleet, publish_dir, warn)
         if first is None:
-            rounds = due(opened, policy, policy.round.due(now)).to_roll_up
+            rounds: Sequence[int] = due(opened, policy, policy.round.due(now)).to_roll_up
         else:
-            rounds = list(span(first, last, interval_s))
-        console = Console(stderr=True)
-        steps = track(rounds, "rollup", console=console, disable=not is_terminal())
+            rounds = span(first, last, interval_s) if one else _announced(opened, span(first, last, interval_s))
         acting = policy.congestion.min_object_bytes
+        steps = _counted(rounds)
         done = [run(opened, moment, interval_s, instants.now(), acting, paced=policy.paces(moment)) for moment in steps]
         late = count_late(opened, last, interval_s, now)
     if as_json:
@@ -98,6 +102,35 @@ def rollup(
         click.echo(
             f"{late} samples came too late for their rounds' tables (round_late lists them): --round includes them"
         )
+
+
+def _announced(store: Store, rounds: range) -> range:
+    """Says how many rounds a backfill is, and gives them back. Raises InputError where it has no samples."""
+    ends = f"from {instants.show(rounds[0])} up to {instants.show(rounds[-1])}"
+    [found] = store.query(
+        """
+        select count() as samples, min(time_unix_us) as first from tcp_samples
+        where time_unix_us >= {since_us:Int64} and time_unix_us < {until_us:Int64}
+        """,
+        {"since_us": (rounds[0] - rounds.step) * 1_000_000, "until_us": rounds[-1] * 1_000_000},
+    )
+    if not found["samples"]:
+        raise InputError([Problem("--from", "round", f"no samples are {ends}", "give a span that has some")])
+    begun = instants.show(found["first"] // 1_000_000)
+    count = f"{len(rounds):,} {'round' if len(rounds) == 1 else 'rounds'}"
+    click.echo(f"rollup: {count} {ends}; the first sample is of {begun}", err=True)
+    return rounds
+
+
+def _counted(rounds: Sequence[int]) -> Iterable[int]:
+    """The rounds, and how far they are: a bar on a terminal, else a line for each hundred."""
+    if is_terminal():
+        yield from track(rounds, "rollup", console=Console(stderr=True))
+        return
+    for number, moment in enumerate(rounds):
+        if number and number % REPORTED == 0:
+            click.echo(f"rollup: {number:,} of {len(rounds):,} rounds done", err=True)
+        yield moment
 
 
 def as_dict(line: Rollup) -> dict[str, object]:

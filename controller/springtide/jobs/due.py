@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,6 +90,6 @@ def undecided(store: Store, policy: Policy, newest_unix_s: int, anew: Collection
     return sorted(waiting | {moment for moment in anew if LEADING.latest(store, moment) == moment})
 
 
-def span(first_unix_s: int, last_unix_s: int, interval_s: int) -> Iterable[int]:
+def span(first_unix_s: int, last_unix_s: int, interval_s: int) -> range:
     """Both included."""
     return range(first_unix_s, last_unix_s + 1, interval_s)
