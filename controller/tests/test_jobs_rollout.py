@@ -162,4 +162,8 @@ def test_a_failure_is_one_line_in_the_audit_and_a_time(
     [event], _, _ = journal.read(site.publish_dir)
     assert (event.event, event.verdict, event.reason) == ("job", "failed", line)
     written = (tmp_path / "metrics/springtide_round_publish_failed.prom").read_text()
+    monkeypatch.setenv("SPRINGTIDE_METRICS_DIR", "")
+    monkeypatch.chdir(tmp_path)
+    notice.measure("springtide_round", "publish", "succeeded")
+    assert not list(tmp_path.glob("*.prom"))
     assert f'{{job="springtide_round",step="publish"}} {ROUND + 30}' in written

@@ -258,7 +258,10 @@ def test_its_gauges_are_what_alerts_need(home: Home, tmp_path: Path) -> None:
     journal.append(folder.path, event("gate", "roll back", ago=20))
     home.run("pause", "--reason", "a storm", "--publish-dir", folder.path)
     gauges = tmp_path / "springtide-status.prom"
-    home.run("status", "--publish-dir", folder.path, "--metrics", gauges, code=1)
+    home.run("status", "--publish-dir", folder.path, "--metrics-dir", tmp_path, code=1)
+    written = gauges.stat().st_mtime_ns
+    home.run("status", "--publish-dir", folder.path, "--metrics-dir", "", code=1)
+    assert gauges.stat().st_mtime_ns == written
     output = gauges.read_text().splitlines()
     assert f"springtide_status_seconds {NOW}" in output
     assert 'springtide_step_closes{step="samples"} 0' in output

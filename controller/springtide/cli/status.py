@@ -16,6 +16,7 @@ from springtide.cli.options import (
     StoreOptions,
     fleet_option,
     json_option,
+    metrics_dir_option,
     metrics_option,
     policy_option,
     publish_dir_option,
@@ -27,7 +28,7 @@ from springtide.cli.output import print_json
 from springtide.laws.base import State, Step
 from springtide.learn import status_facts
 from springtide.learn.status import Facts, lines, verdict
-from springtide.metrics import Gauges, write_metrics
+from springtide.metrics import Gauges, placed, write_metrics
 from springtide.publication.folder import PublishFolder
 from springtide.publication.pause import paused
 
@@ -37,6 +38,7 @@ STYLES = {State.OK: "green", State.NOTE: "dim", State.NONE: "yellow", State.STAL
 @click.command()
 @publish_dir_option
 @metrics_option
+@metrics_dir_option
 @json_option
 @fleet_option
 @policy_option
@@ -47,6 +49,7 @@ def status(
     policy_path: Path,
     publish_dir: Path,
     metrics_path: Path | None,
+    metrics_dir: str,
     as_json: bool,
 ) -> None:
     """Show on one screen whether the loop is closing.
@@ -71,6 +74,7 @@ def status(
     with store.open() as opened:
         facts = status_facts.read(opened, fleet, policy, PublishFolder(publish_dir), now)
     found = lines(facts)
+    metrics_path = metrics_path or placed(metrics_dir, "springtide-status.prom")
     if metrics_path is not None:
         write_metrics(metrics_path, gauges(facts, found, paused(publish_dir, now) is not None))
     closing = all(line.closes for line in found)

@@ -45,6 +45,15 @@ def test_the_units_run_commands_that_there_are() -> None:
         assert help_of.returncode == 0
 
 
+def test_without_a_folder_for_metrics_the_units_write_none_into_the_root() -> None:
+    """An operator sets SPRINGTIDE_METRICS_DIR to nothing: each command gets that as its folder."""
+    found = [re.findall(r"^ExecStart=(.*METRICS_DIR.*)$", unit.read_text(), re.M) for unit in UNITS]
+    lines = [line for of_unit in found for line in of_unit]
+    assert len(lines) == 2
+    for line in lines:
+        assert line.endswith(" --metrics-dir ${SPRINGTIDE_METRICS_DIR}"), line
+
+
 def test_the_probes_units_keep_to_what_the_program_does() -> None:
     """Its folder is the one that the program writes to by default, and systemd ends no run that ends by itself."""
     text = (ROOT / "edge/packaging/springtide-edge-probe.service").read_text()
