@@ -33,6 +33,8 @@ enum Failure {
     Input(String),
     /// A failure while running: exit code 1.
     Runtime(String),
+    /// Too little was seen for an answer: exit code 3, as of `springtide`.
+    Thin(String),
     /// Already on standard error.
     Reported(u8),
     /// The reader of our output has gone: nothing is wrong.
@@ -73,6 +75,10 @@ pub fn main() -> ExitCode {
         Err(Failure::Runtime(what)) => {
             complain(&what);
             1
+        }
+        Err(Failure::Thin(what)) => {
+            complain(&what);
+            3
         }
         Err(Failure::Reported(code)) => code,
     };

@@ -81,6 +81,7 @@ pub(super) fn estimate(options: &Estimate, stats: &mut Stats) -> Outcome {
     let poller = poller(identity(&options.source)?, settings)?;
     watch(poller, options, stats, &mut stdout()).map_err(|error| match error {
         EstimateError::Names(what) => Failure::Input(what),
+        EstimateError::Nothing { .. } => Failure::Thin(error.to_string()),
         EstimateError::Output(error) => sink_failure(SinkError::Output(error)),
         error => runtime(error),
     })

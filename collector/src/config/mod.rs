@@ -47,7 +47,8 @@ Examples:
   springtide-collector decode capture.pcap                        a capture of netlink (nlmon) as JSON lines
   springtide-collector cat /var/spool/springtide/*.spool | jq .   what has been spooled
 
-Exit codes: 0 done; 1 failed while running, or `cat` met a corrupt record; 2 bad input or usage.";
+Exit codes: 0 done; 1 failed while running, or `cat` met a corrupt record; 2 bad input or usage; 3 too little was
+sent for `estimate`.";
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -109,7 +110,7 @@ Examples:
   springtide-collector estimate --for 10m --fleet /etc/springtide/fleet.yaml --asn origins.csv
 
 It reads and changes nothing. The arithmetic is that of `springtide advise`, which has all hosts' samples. Exit codes: 0 there is an
-estimate; 1 too little was sent to show one; 2 bad input or usage.")]
+estimate; 1 failed while running; 2 bad input or usage; 3 too little was sent to show one.")]
     Estimate(Estimate),
     /// Print a script that completes commands and options in a shell
     #[command(after_help = "\

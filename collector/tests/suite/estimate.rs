@@ -122,7 +122,7 @@ fn a_fleet_names_destinations_in_a_table() {
 #[test]
 fn of_a_host_that_talks_to_itself_alone_it_says_how_to_include_that() {
     let output = beside_answers(program().args(SHORT.iter().filter(|one| **one != "--local")));
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(
         stderr.contains("no connection to another host was seen: watch"),
