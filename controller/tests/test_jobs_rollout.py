@@ -139,6 +139,11 @@ def test_no_environment_lets_facts_become_variables(
     assert lines == ["False"]
 
 
+def test_an_empty_variable_is_one_that_is_not_set() -> None:
+    names = ("STORE", "STORE_WAIT", "FLEET", "POLICY", "PUBLISH_DIR", "SIGN_KEY")
+    assert Site.of({f"SPRINGTIDE_{name}": "" for name in names}) == Site.of({})
+
+
 def test_a_play_does_not_outlive_its_step(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(tmp_path, monkeypatch, "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)")
     pids: list[int] = []

@@ -59,14 +59,14 @@ class Site:
 
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> Site:
-        """By SPRINGTIDE_STORE, _STORE_WAIT, _FLEET, _POLICY, _PUBLISH_DIR and _SIGN_KEY."""
+        """By SPRINGTIDE_STORE, _STORE_WAIT, _FLEET, _POLICY, _PUBLISH_DIR and _SIGN_KEY; an empty one is not set."""
         key = environment.get("SPRINGTIDE_SIGN_KEY")
         return cls(
-            environment.get("SPRINGTIDE_STORE", STORE),
-            float(environment.get("SPRINGTIDE_STORE_WAIT", STORE_WAIT_S)),
-            Path(environment.get("SPRINGTIDE_FLEET", FLEET)),
-            Path(environment.get("SPRINGTIDE_POLICY", POLICY)),
-            Path(environment.get("SPRINGTIDE_PUBLISH_DIR", PUBLISH_DIR)),
+            environment.get("SPRINGTIDE_STORE") or STORE,
+            float(environment.get("SPRINGTIDE_STORE_WAIT") or STORE_WAIT_S),
+            Path(environment.get("SPRINGTIDE_FLEET") or FLEET),
+            Path(environment.get("SPRINGTIDE_POLICY") or POLICY),
+            Path(environment.get("SPRINGTIDE_PUBLISH_DIR") or PUBLISH_DIR),
             Path(key) if key else None,
         )
 

@@ -295,9 +295,10 @@ def test_withdraw_reports_that_it_did_nothing(tmp_path: Path, text: str) -> None
     fleet.write_text(text.replace("%s", str(touched)))
     # As an operator in another folder, who has the collection installed: no ansible.cfg of ours is read.
     environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "deploy"), "ANSIBLE_HOME": str(tmp_path)}
+    environment |= {"SPRINGTIDE_PUBLISH_DIR": f"{tmp_path}/publish"}
     environment.pop("ANSIBLE_CONFIG", None)
     command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(fleet)]
-    command += ["-e", f"springtide_publish_dir={tmp_path}/publish", str(ROOT / "deploy/ansible/playbooks/withdraw.yml")]
+    command += [str(ROOT / "deploy/ansible/playbooks/withdraw.yml")]
     done = subprocess.run(command, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "NOTHING was done" in done.stdout
