@@ -105,6 +105,12 @@ def _port(value: object) -> int:
     return value
 
 
+def _push(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise fault(f"{value!r} is neither true nor false", "write push: false, or leave it out")
+    return value
+
+
 def _switch(value: object) -> str:
     # YAML 1.1 reads a bare on or off as true or false.
     if isinstance(value, bool):
@@ -126,6 +132,8 @@ class Edge(_Frozen):
     """A host that serves connections; its name in the fleet is its collector's `host`."""
 
     address: Annotated[str, BeforeValidator(_address)]
+    # False: plays that push leave it alone.
+    push: Annotated[bool, BeforeValidator(_push)] = True
 
 
 class Pop(_Frozen):
@@ -192,6 +200,10 @@ class Fleet(_Frozen):
     def edges(self) -> Mapping[str, str]:
         """Each edge's PoP."""
         return {edge: name for name, pop in self.pops.items() for edge in pop.edges}
+
+    def left_alone(self) -> list[str]:
+        """Edges that nothing is pushed to, sorted."""
+        return sorted(edge for pop in self.pops.values() for edge, host in pop.edges.items() if not host.push)
 
     def tenant_rules(self) -> list[TenantRule]:
         """The rules of every tenant; no connection matches those of two."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -144,6 +145,7 @@ def test_one_step_that_fails_is_named_with_what_to_do(
         ({"events": {"rollout": event("rollout", "begun")}}, "last push", "rollout begun 60 s ago"),
         ({"events": {"rollout": event("rollout")}}, "drift", "never checked"),
         ({"holds": replace(ROUTES, routes=0, expires=NOW - 90, back=True)}, "on the fleet", "before r-1: no routes"),
+        ({"left_alone": ["ams-1"]}, "left alone", "ams-1: what they have expires by itself"),
         ({"decisions": {"initcwnd": Newest(ROUND, 40, 31, left_out=3)}}, "initcwnd", "3 left out of bundles"),
         ({"treated": {}}, "seen windows", "no connection between PoPs should begin with a window of its own"),
         ({"treated": {"initcwnd": Treated(unknown=9)}}, "seen windows", "no evidence: of 9 pairs"),
@@ -204,6 +206,14 @@ def test_an_empty_store_is_reported_as_not_started(home: Home) -> None:
 
 def test_a_store_that_is_not_there_is_bad_usage(bare_home: Home) -> None:
     assert bare_home.refused("status")[0].endswith("does not exist; run `springtide migrate` first")
+
+
+def test_it_names_edges_that_are_left_alone(home: Home) -> None:
+    home.fleet.write_text(home.fleet.read_text().replace("10.77.1.2}", "10.77.1.2, push: off}"))
+    assert re.search(r"left alone +note +ams-2: what they have", home.run("status", code=1).stdout)
+    home.fleet.write_text(home.fleet.read_text().replace("push: off", "push: later"))
+    [refusal] = home.refused("status")
+    assert "'later' is neither true nor false; write push: false, or leave it out" in refusal
 
 
 def test_it_follows_a_round_from_samples_to_the_fleet_and_into_age(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,6 +83,8 @@ class Facts:
     decisions: Mapping[str, Newest] = field(default_factory=dict)
     published: Published | None = None
     holds: Published | None = None
+    # Edges that nothing is pushed to.
+    left_alone: Sequence[str] = ()
     # The newest of each kind.
     events: Mapping[str, Event] = field(default_factory=dict)
     # Lines of the publisher's journal that cannot be read.
@@ -115,6 +117,7 @@ def lines(facts: Facts) -> list[Step]:
         *(law.decided_step(facts.decisions.get(law.name), facts.clock) for law in LAWS),
         _published(facts),
         _holds(facts),
+        *_left_alone(facts),
         *(law.treated_step(facts.treated.get(law.name, Treated())) for law in LAWS if law.seen_name),
         _push(facts),
         _gate(facts),
@@ -218,6 +221,13 @@ def _holds(facts: Facts) -> Step:
     text = f"{found.content} on {found.edges:,} edges for another {left} ({name})"
     text += "; nothing renews it" if facts.advises else ""
     return Step(what, State.OK, text, "", found.created)
+
+
+def _left_alone(facts: Facts) -> Iterator[Step]:
+    """Someone wants it so: not a fault of the loop."""
+    if facts.left_alone:
+        text = f"{_names(facts.left_alone)}: what they have expires by itself"
+        yield Step("left alone", State.NOTE, text, "remove `push: false` from fleet.yaml when they are back")
 
 
 def _push(facts: Facts) -> Step:

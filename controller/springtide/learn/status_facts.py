@@ -73,6 +73,7 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
         decisions={law.name: found for law in LAWS if (found := law.newest(store, policy, now)) is not None},
         published=_publication(folder.resolved("candidate"), "edges"),
         holds=_holding(folder),
+        left_alone=fleet.left_alone(),
         events=_newest([*_audit(store, now), *recorded], now),
         damaged=damaged,
         stopped=_stopped(folder.path),

@@ -79,8 +79,19 @@ def test_where_the_policy_advises_nothing_is_pushed_and_what_was_goes_back(farm:
     assert "publish again" in refused.output
     assert farm.windows() == {name: {} for name in farm.edges}
     farm.publish(farm.documents(NEW))
+    # An edge that fleet.yaml keeps out of pushes is neither changed, nor gone back, nor compared.
+    fleet: dict[str, Any] = yaml.safe_load((farm.directory / "fleet.yaml").read_text())
+    fleet["pops"]["am"]["edges"]["am-1"]["push"] = False
+    (farm.directory / "fleet.yaml").write_text(yaml.safe_dump(fleet))
     done = farm.play("rollout.yml", springtide_policy=str(policy))
     assert done.code == 0, done.output
+    assert "left alone: am-1 (push: false in fleet.yaml)" in done.output
+    assert {name for name, windows in farm.windows().items() if not windows} == {"am-1"}
+    assert "am-1" not in done.stats
+    [begun] = [line for line in farm.journal() if (line["event"], line["verdict"]) == ("rollout", "begun")]
+    assert sorted(begun["edges"]) == sorted(farm.edges.keys() - {"am-1"})
+    same = farm.play("drift.yml", springtide_policy=str(policy))
+    assert same.code == 0, same.output
 
 
 def test_a_failed_gate_rolls_back_every_edge_also_one_that_was_unreachable(farm: Farm) -> None:

@@ -174,7 +174,7 @@ pops:
     prefixes: [10.77.1.0/24]
     edges:
       ams-1: {address: 10.77.1.1}
-      ams-2: {address: ams-2.example.net}
+      ams-2: {address: ams-2.example.net, push: false}
   nyc: {prefixes: [10.77.2.0/24], edges: {nyc-1: {address: "fd77::1"}}}
   empty: {prefixes: [10.77.3.0/24]}
 tenants: {shop: {ports: [443]}}
@@ -182,6 +182,7 @@ tenants: {shop: {ports: [443]}}
     )
     groups = data.get_groups_dict()
     assert groups["edges"] == ["ams-1", "ams-2", "nyc-1"]
+    assert groups["not_pushed"] == ["ams-2"]
     assert groups["pop_ams_x"] == groups["region_western_europe"] == ["ams-1", "ams-2"]
     assert groups["region_default"] == ["nyc-1"]
     host = data.get_host("nyc-1")
@@ -211,6 +212,7 @@ def test_the_copy_beside_a_publication_is_an_inventory(tmp_path: Path) -> None:
         (POP + "edges: {x: {address: '-oProxyCommand=touch /tmp/x'}}}}", "is not the address of x"),
         (POP + "edges: {x: {address: '10.0.0.1:22'}}}}", "is not the address of x"),
         (POP + "edges: {x: {address: &a h}, y: {address: *a}}}}", "uses a YAML alias"),
+        (POP + "edges: {x: {address: h, push: 'no'}}}}", "push of x is neither true nor false"),
         (POP + "edges: {localhost: {address: h}}}}", "'localhost' is not a name for an edge"),
         (POP + "edges: {rejected: {address: h}}}}", "'rejected' is not a name for an edge"),
         (POP + 'region: "{{ x }}", edges: {}}}', "is not a region"),
@@ -232,7 +234,9 @@ WORDS = st.sampled_from([*ODDITIES.split(), *LONG, "", " ", "a b", "a\n", "\na",
 NAMES = WORDS | ODD | st.from_regex(NAME, fullmatch=True)
 OTHERS = st.none() | st.booleans() | st.integers(-9, 9) | st.lists(st.text("a", max_size=2), max_size=2)
 ADDRESSES = WORDS | ODD | OTHERS
-HOSTS = st.fixed_dictionaries({"address": ADDRESSES}) | st.fixed_dictionaries({"address": st.just("h")})
+HOSTS = st.fixed_dictionaries({"address": ADDRESSES}) | st.fixed_dictionaries(
+    {"address": st.just("h")}, optional={"push": st.booleans() | OTHERS}
+)
 POPS = st.fixed_dictionaries(
     {},
     optional={"edges": st.dictionaries(NAMES, HOSTS | OTHERS, max_size=3) | OTHERS, "region": NAMES | OTHERS},
@@ -250,7 +254,7 @@ def test_the_inventory_accepts_exactly_what_check_accepts(
     path.write_text(yaml.safe_dump(document, allow_unicode=True), encoding="utf-8")
     try:
         checked = {
-            (edge, name, pop.region, host.address)
+            (edge, name, pop.region, host.address, host.push)
             for name, pop in load_fleet(path).pops.items()
             for edge, host in pop.edges.items()
         }
@@ -277,7 +281,7 @@ def test_both_sides_accept_the_same_values(words: list[tuple[str, str]]) -> None
             with pytest.raises(ValueError, match="is not"):
                 edges(document)
         else:
-            assert edges(document) == [(name, "p", "default", address)]
+            assert edges(document) == [(name, "p", "default", address, True)]
 
 
 BAD_FLEETS = {

@@ -7,6 +7,7 @@ name: fleet
 short_description: Edges of fleet.yaml
 description:
   - Every edge of fleet.yaml is a host, in the groups C(edges), C(pop_NAME) and C(region_NAME), with C(-) as C(_).
+  - Edges with C(push) false are in the group C(not_pushed) too. Rollouts, rollbacks and drift leave them alone.
   - Needs nothing but Ansible, so that a withdrawal works where the controller does not.
   - What C(springtide check) refuses of PoPs, regions, edges and addresses is refused here, and then no edge is known;
     C(springtide check) reports what is wrong, and where.
@@ -56,13 +57,13 @@ def _mappings(node: Any) -> Iterator[Any]:
             yield from _mappings(value)
 
 
-def edges(document: object) -> list[tuple[str, str, str, str]]:
-    """(edge, PoP, region, address) in the file's order. Raises ValueError with what is wrong."""
+def edges(document: object) -> list[tuple[str, str, str, str, bool]]:
+    """(edge, PoP, region, address, push) in the file's order. Raises ValueError with what is wrong."""
     # The tenants' connections are the controller's to judge: no host is named there.
     whole = _mapping("it", document, {"version", "pops", "tenants"}, {"version", "pops"})
     if type(whole["version"]) is not int or whole["version"] != 1 or not whole["pops"]:
         raise ValueError("it is not a fleet of version 1 with pops")
-    found: dict[str, tuple[str, str, str, str]] = {}
+    found: dict[str, tuple[str, str, str, str, bool]] = {}
     for pop, about in _mapping("pops", whole["pops"]).items():
         given = _mapping(f"pops.{pop}", about, {"region", "prefixes", "edges"}, {"prefixes"})
         region = _fitting(given.get("region", "default"), REGION, "a region")
@@ -75,11 +76,14 @@ def edges(document: object) -> list[tuple[str, str, str, str]]:
                 raise ValueError(f"{edge!r} is not a name for an edge: Ansible means something else by it")
             if edge in found:
                 raise ValueError(f"{edge} is there twice")
-            given = _mapping(f"the edge {edge}", host, {"address"}, {"address"})["address"]
-            address = _fitting(given, ADDRESS, f"the address of {edge}")
+            about_edge = _mapping(f"the edge {edge}", host, {"address", "push"}, {"address"})
+            address = _fitting(about_edge["address"], ADDRESS, f"the address of {edge}")
+            push = about_edge.get("push", True)
+            if not isinstance(push, bool):
+                raise ValueError(f"push of {edge} is neither true nor false")  # noqa: TRY004 (the file's content is wrong)
             if not _is_host(address):
                 raise ValueError(f"{address!r} is not the address of {edge}")
-            found[edge] = (edge, pop, region, address)
+            found[edge] = (edge, pop, region, address, push)
     return list(found.values())
 
 
@@ -130,8 +134,12 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # Ansible bri
         except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
             raise AnsibleParserError(f"{path}: {error}; see `springtide check`") from error
         inventory.add_group("edges")
-        for edge, pop, region, address in found:
+        # No edge can have this name: it has an underscore.
+        inventory.add_group("not_pushed")
+        for edge, pop, region, address, push in found:
             inventory.add_host(edge, group="edges")
+            if not push:
+                inventory.add_host(edge, group="not_pushed")
             for kind, name in (("pop", pop), ("region", region)):
                 inventory.add_host(edge, group=inventory.add_group(group(kind, name)))
             inventory.set_variable(edge, "ansible_host", address)
