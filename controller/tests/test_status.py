@@ -145,6 +145,7 @@ def test_one_step_that_fails_is_named_with_what_to_do(
         ({"events": {"rollout": event("rollout", "begun")}}, "last push", "rollout begun 60 s ago"),
         ({"events": {"rollout": event("rollout")}}, "drift", "never checked"),
         ({"holds": replace(ROUTES, routes=0, expires=NOW - 90, back=True)}, "on the fleet", "before r-1: no routes"),
+        ({"unrecorded": {"ams-1": 999}}, "records", "ams-1 (of 999 that began)"),
         ({"left_alone": ["ams-1"]}, "left alone", "ams-1: what they have expires by itself"),
         ({"decisions": {"initcwnd": Newest(ROUND, 40, 31, left_out=3)}}, "initcwnd", "3 left out of bundles"),
         ({"treated": {}}, "seen windows", "no connection between PoPs should begin with a window of its own"),
@@ -216,6 +217,14 @@ def test_it_names_edges_that_are_left_alone(home: Home) -> None:
     assert "'later' is neither true nor false; write push: false, or leave it out" in refusal
 
 
+def add_connections(home: Home, count: int, *, recorded: bool) -> None:
+    """New ones of ams-1, in the newest round's table."""
+    store = home.open()
+    [newest] = store.query("select toUnixTimestamp(max(round)) as round, max(generation) as generation from rollups")
+    one = {**newest, "host": "ams-1", "src_pop": "ams", "dst_pop": "fra", "counted": True, "began": True}
+    store.insert("rollup_sockets", [{**one, "recorded": recorded} for _ in range(count)])
+
+
 def test_it_follows_a_round_from_samples_to_the_fleet_and_into_age(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     sockets = [Socket("ams-1", n, "10.77.1.1", f"10.77.2.{n}", "ams") for n in range(1, 5)]
     samples = [s.at(ROUND - 290 + 50 * n, 100 + n, 40 * n * MSS) for s in sockets for n in range(6)]
@@ -246,6 +255,12 @@ def test_it_follows_a_round_from_samples_to_the_fleet_and_into_age(home: Home, m
     assert steps(1)["drift"]["text"] == "on nyc-1, 20 s ago"
     journal.append(folder.path, event("drift", "repaired", ago=20, edges=["nyc-1"]))
     assert "2 routes on 4 edges for another 14 min" in steps(0)["on the fleet"]["text"]
+    home.policy.write_text("initcwnd: {duty_rounds: 1}\nenforce: {by: bpf}\n")
+    add_connections(home, 20, recorded=False)
+    assert "ams-1 (of 20 that began)" in steps(0)["records"]["text"]
+    add_connections(home, 1, recorded=True)
+    assert "records" not in steps(0)
+    home.policy.write_text("initcwnd: {duty_rounds: 1}\n")
     home.run("history", *where)  # brings the journal into the store
     elsewhere = home.json("status", "--publish-dir", home.path / "none", code=1)["steps"]
     assert next(step for step in elsewhere if step["what"] == "last push")["text"] == "rollout done 10 s ago by ann"

@@ -83,6 +83,8 @@ class Facts:
     decisions: Mapping[str, Newest] = field(default_factory=dict)
     published: Published | None = None
     holds: Published | None = None
+    # Edges by bpf of whose connections none is recorded, with how many began in the newest round.
+    unrecorded: Mapping[str, int] = field(default_factory=dict)
     # Edges that nothing is pushed to.
     left_alone: Sequence[str] = ()
     # The newest of each kind.
@@ -118,6 +120,7 @@ def lines(facts: Facts) -> list[Step]:
         _published(facts),
         _holds(facts),
         *_left_alone(facts),
+        *_records(facts),
         *(law.treated_step(facts.treated.get(law.name, Treated())) for law in LAWS if law.seen_name),
         _push(facts),
         _gate(facts),
@@ -228,6 +231,15 @@ def _left_alone(facts: Facts) -> Iterator[Step]:
     if facts.left_alone:
         text = f"{_names(facts.left_alone)}: what they have expires by itself"
         yield Step("left alone", State.NOTE, text, "remove `push: false` from fleet.yaml when they are back")
+
+
+def _records(facts: Facts) -> Iterator[Step]:
+    """The law of starts is blind on these edges, though their samples come."""
+    if facts.unrecorded:
+        who = [f"{edge} (of {count:,} that began)" for edge, count in facts.unrecorded.items()]
+        text = f"no connection is recorded that the eBPF program started: {_names(who)}"
+        fix = "run collectors.yml -e collector_start_values=true (CAP_BPF), or see `springtide-edge status` there"
+        yield Step("records", State.NOTE, text, fix, facts.round)
 
 
 def _push(facts: Facts) -> Step:

@@ -34,6 +34,16 @@ from round_sockets
 where round = fromUnixTimestamp({round:UInt32}) and round_sockets.began
     and (dst_pop = '' or (src_pop != '' and src_pop != dst_pop))
 """
+# New connections whose records are missed: where each leaves one by its odds, e ** -20 is 2e-9.
+LEAST_RECORDS = 20
+UNRECORDED = """
+select host, countIf(began and not opted_out and (dst_pop = '' or dst_pop != src_pop)) as begun
+from round_sockets
+where round = fromUnixTimestamp({round:UInt32}) and host in {edges:Array(String)}
+group by host
+having max(recorded) = 0 and begun * {permille:UInt32} >= {least:UInt32} * 1000
+order by host
+"""
 
 
 def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now: int) -> Facts:
@@ -60,6 +70,7 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
     # Where nothing is rolled up yet, decisions may be there.
     shown, interval_s = moment or instants.latest_round(now, policy.round.interval_s), policy.round.interval_s
     measured = benefits.newest(store, now)
+    events = _newest([*_audit(store, now), *recorded], now)
     return Facts(
         now=now,
         interval_s=policy.round.interval_s,
@@ -74,7 +85,8 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
         published=_publication(folder.resolved("candidate"), "edges"),
         holds=_holding(folder),
         left_alone=fleet.left_alone(),
-        events=_newest([*_audit(store, now), *recorded], now),
+        unrecorded=unrecorded(store, fleet, policy, moment or 0) if "rollout" in events else {},
+        events=events,
         damaged=damaged,
         stopped=_stopped(folder.path),
         advises=policy.advises,
@@ -89,6 +101,22 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
         uncontrolled=benefits.uncontrolled(fleet, policy, now),
         treated={law.name: law.treated(store, shown, interval_s) for law in LAWS if law.seen_name},
     )
+
+
+def unrecorded(store: Store, fleet: Fleet, policy: Policy, round_unix_s: int) -> dict[str, int]:
+    """Edges that enforce by bpf and of whose new connections in a round none is recorded; how many began."""
+    paced = [edge for edge, pop in fleet.edges().items() if policy.enforce_of(edge, pop, round_unix_s).by == "bpf"]
+    alone = set(fleet.left_alone())
+    rows = store.query(
+        UNRECORDED,
+        {
+            "round": round_unix_s,
+            "edges": [edge for edge in paced if edge not in alone],
+            "permille": policy.enforce.record_permille,
+            "least": LEAST_RECORDS,
+        },
+    )
+    return {row["host"]: row["begun"] for row in rows}
 
 
 def rogues(store: Store, since_unix_s: int, until_unix_s: int) -> list[Rogue]:
