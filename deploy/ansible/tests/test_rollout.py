@@ -55,6 +55,7 @@ def test_a_round_reaches_every_edge_and_a_second_run_changes_nothing(farm: Farm)
     # The way back needs only what was published: before it there was nothing.
     back = farm.play("rollback.yml", springtide_reason="loss", springtide_command="/nonexistent")
     assert back.code == 0, back.output
+    assert "this lasts until the next rollout" in back.output
     assert farm.windows() == {name: {} for name in farm.edges}
     assert farm.folder.resolved("current") == (folder / "back").resolve()
 
