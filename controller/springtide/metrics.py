@@ -79,5 +79,6 @@ def write_metrics(path: Path, metrics: Gauges, described: Mapping[str, Metric] =
         temporary.chmod(0o644)
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise SpringtideError(f"{path}: cannot be written: {error.strerror}; choose another --metrics") from error

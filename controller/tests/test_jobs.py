@@ -9,10 +9,10 @@ from springtide import instants
 from springtide.fleet import load_fleet
 from springtide.jobs import due as due_rounds
 from springtide.jobs import publish as publishing
-from springtide.jobs.decide import decide
+from springtide.jobs.decide import decide, report
 from springtide.laws.registry import LAWS
 from springtide.observe.rollup import rollup
-from springtide.policy import Policy
+from springtide.policy import Policy, load_policy
 from springtide.publication import journal
 from springtide.publication.folder import PublishFolder
 from springtide.store.base import Store
@@ -52,6 +52,21 @@ def test_missed_rounds_are_done_in_their_order_and_once(caught_up: list[tuple[li
     (rolled, decided), *then = caught_up
     assert (rolled[-5:], decided) == (missed, missed)
     assert then == [([ROUND], [ROUND]), ([], [])]
+
+
+@pytest.mark.usefixtures("caught_up", "settled")
+def test_a_job_writes_the_gauges_that_the_command_writes(shared: Home, tmp_path: Path) -> None:
+    shared.run("decide", "all", "--metrics-dir", tmp_path / "command")
+    store, known, policy, said = shared.open(), load_fleet(shared.fleet), load_policy(shared.policy), list[str]()
+    (tmp_path / "file").touch()
+    for law in LAWS:
+        outcome = decide(law, store, policy, ROUND, NOW)
+        report(law, outcome, known, policy, {"SPRINGTIDE_METRICS_DIR": str(tmp_path / "job")})
+        report(law, outcome, known, policy, {"SPRINGTIDE_METRICS_DIR": ""})
+        report(law, outcome, known, policy, {"SPRINGTIDE_METRICS_DIR": str(tmp_path / "file")}, said.append)
+        name = f"springtide-{law.name}.prom"
+        assert (tmp_path / "job" / name).read_text() == (tmp_path / "command" / name).read_text()
+        assert said.pop().endswith("the round is decided all the same")
 
 
 @pytest.mark.usefixtures("caught_up", "settled")

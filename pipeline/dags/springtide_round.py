@@ -105,7 +105,7 @@ def springtide_round() -> None:
         @guarded
         def decisions(rounds: list[int]) -> int:
             from springtide.jobs.decide import decide as run
-            from springtide.jobs.decide import too_thin
+            from springtide.jobs.decide import report, too_thin
 
             site = Site.of()
             policy = site.policy()
@@ -114,6 +114,8 @@ def springtide_round() -> None:
                     made = run(law, store, policy, moment, instants.now())
                     print(f"round {instants.show(moment)}: {len(made.decided)} {law.units}")
                     print(too_thin(moment, made.inputs, made.thin) or "every PoP's input was complete")
+                    if moment == rounds[-1]:
+                        report(law, made, site.fleet(), policy)
             return len(rounds)
 
         return decisions

@@ -236,6 +236,7 @@ def test_the_loop_runs_by_itself(site: AirflowSite) -> None:
     assert first_at - rounds[0] >= (MISSED - 2) * INTERVAL, "no rounds were missed, so this shows nothing"
     assert len(published) == 1, published
     assert (site.path / "metrics/springtide_round_publish_succeeded.prom").exists()
+    assert (site.path / "metrics/springtide-initcwnd.prom").exists()
 
 
 def test_the_other_jobs_run_and_a_failed_one_reports_what_to_do(site: AirflowSite, fixes: dict[str, str]) -> None:

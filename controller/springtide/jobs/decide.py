@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from springtide import instants
-from springtide.errors import ThinInputError
+from springtide.errors import SpringtideError, ThinInputError
+from springtide.fleet import Fleet
 from springtide.laws.base import Law, Outcome, View, frozen
 from springtide.laws.registry import METRICS
-from springtide.metrics import Labels, write_metrics
+from springtide.metrics import Labels, placed, write_metrics
 from springtide.observe.completeness import Input
 from springtide.observe.rollup import ensure
 from springtide.policy import Policy
@@ -35,6 +37,25 @@ def too_thin(round_unix_s: int, found: Sequence[Input], thin: Mapping[str, str])
     if not found:
         lines = [f"round {instants.show(round_unix_s)}: no host sent samples; {fix}"]
     return ThinInputError("\n".join(lines)) if lines else None
+
+
+def report(
+    law: Law,
+    outcome: Outcome,
+    fleet: Fleet,
+    policy: Policy,
+    environment: Mapping[str, str] = os.environ,
+    print_line: Callable[[str], None] = print,
+) -> None:
+    """The gauges of `springtide decide all`, in SPRINGTIDE_METRICS_DIR; nothing without that."""
+    path = placed(environment.get("SPRINGTIDE_METRICS_DIR"), f"springtide-{law.name}.prom")
+    if path is None:
+        return
+    try:
+        measure(law, outcome, law.view(outcome, fleet, policy), path)
+    except SpringtideError as failed:
+        # Alerts watch the loop; they must not stop it.
+        print_line(f"{failed}; the round is decided all the same")
 
 
 def measure(law: Law, outcome: Outcome, view: View, path: Path) -> None:
