@@ -459,7 +459,11 @@ def test_an_override_for_edges_reaches_these_and_leaves_the_pair_alone(home: Hom
 def test_an_override_of_another_pops_edge_is_found_by_check(home: Home) -> None:
     home.policy.write_text(EDGE_OVERRIDES.replace("[fra-1]", "[ams-1, ams-1]"))
     lines = home.refused("check")
-    assert [line.split("overrides[3].")[1].split(";")[0] for line in lines] == ["edges: names an edge twice"]
+    assert [line.split("overrides[3].")[1].split(";")[0] for line in lines] == [
+        "edges: names an edge twice",
+        "edges[0]: 'ams-1' is not an edge of fra",
+        "edges[1]: 'ams-1' is not an edge of fra",
+    ]
     home.policy.write_text(EDGE_OVERRIDES.replace("[fra-1]", "[nyc-1]"))
     [line] = home.refused("check")
     assert "overrides[3].edges[0]: 'nyc-1' is not an edge of fra; name edges of the override's src" in line

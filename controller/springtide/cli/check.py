@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 from springtide import instants
-from springtide.cli.options import fleet_option, json_option, policy_option, read_fleet, read_policy
+from springtide.cli.options import fleet_option, json_option, policy_option, read_fleet
 from springtide.cli.output import print_json
 from springtide.document import load
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet, destination_problem
+from springtide.jobs.site import examine_policy
 from springtide.policy import ADVICE_ONLY, Policy, default_yaml
 from springtide.policy.names import unknown
 
@@ -42,7 +43,8 @@ def check(fleet_path: Path, policy_path: Path, defaults: bool, as_json: bool) ->
     except InputError as error:
         problems += error.problems
     try:
-        policy = read_policy(policy_path)
+        policy, found = examine_policy(policy_path)
+        problems += found
     except InputError as error:
         problems += error.problems
     if fleet is not None:

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from springtide.errors import Problem
 from springtide.fleet import Fleet, load_fleet
-from springtide.policy import Policy, load_policy
+from springtide.policy import Policy, examined, load_policy
 from springtide.store import Limits, Store, open_store
 from springtide.store.migrations import require_current
 
@@ -22,9 +23,16 @@ PUBLISH_DIR = "/var/lib/springtide/publish"
 
 def read_policy(path: Path) -> Policy:
     """Every key is optional, and so is the default file. Raises InputError."""
-    if str(path) == POLICY and not path.exists():
-        return Policy()
-    return load_policy(path)
+    return load_policy(path) if _is_there(path) else Policy()
+
+
+def examine_policy(path: Path) -> tuple[Policy, list[Problem]]:
+    """As read_policy, with the contradictions between its keys, which do not end it."""
+    return examined(path) if _is_there(path) else (Policy(), [])
+
+
+def _is_there(path: Path) -> bool:
+    return str(path) != POLICY or path.exists()
 
 
 @contextmanager

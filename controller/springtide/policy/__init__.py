@@ -9,7 +9,7 @@ from springtide.laws.switchback import ExperimentPolicy
 from springtide.policy.defaults import default_yaml
 from springtide.policy.enforce import EnforceOverride, EnforcePolicy
 from springtide.policy.sections import BundlePolicy, CompletenessPolicy, GatePolicy, RetentionPolicy, RoundPolicy
-from springtide.policy.whole import ADVICE_ONLY, Policy, load_policy
+from springtide.policy.whole import ADVICE_ONLY, Policy, examined, load_policy
 from springtide.section import CLIENT_PREFIX_LENGTH, MAX_HISTORY_S, MAX_OBJECT_BYTES, MAX_TTL_S
 
 __all__ = [
@@ -37,5 +37,6 @@ __all__ = [
     "StartOverride",
     "StartPolicy",
     "default_yaml",
+    "examined",
     "load_policy",
 ]

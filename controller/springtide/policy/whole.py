@@ -86,18 +86,27 @@ class Policy(Section):
 
 def load_policy(path: Path) -> Policy:
     """Raises InputError with every problem of the file."""
-    document = load(path)
-    policy = validate(document, Policy)
-    problems = list(contradictions(document, policy))
+    policy, problems = examined(path)
     if problems:
         raise InputError(problems)
     return policy
+
+
+def examined(path: Path) -> tuple[Policy, list[Problem]]:
+    """The file's policy, and what of it contradicts another key. Raises InputError where single keys are wrong."""
+    document = load(path)
+    policy = validate(document, Policy)
+    return policy, list(contradictions(document, policy))
 
 
 def contradictions(document: Document, policy: Policy) -> Iterator[Problem]:
     """Rules between keys: each key may be within its range, and yet contradict another."""
     for part in (of_initcwnd, of_congestion, of_start, of_recovery, of_enforce, of_experiment, of_holdout):
         yield from part.contradictions(document, policy)
+    for section in ("overrides", "enforce_overrides"):
+        for index, one in enumerate(getattr(policy, section)):
+            if one.edges is not None and len(set(one.edges)) < len(one.edges):
+                yield document.problem((section, index, "edges"), "names an edge twice", "name each once")
     interval_s, keep = policy.round.interval_s, policy.retention
     for low_keys, low, high_keys, high in (
         # An edge may use a value until its bundle expires: a fresh decision must outlive the bundle that carries it.
