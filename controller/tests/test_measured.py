@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from springtide import instants
 from springtide.fleet import load_fleet
-from springtide.learn.benefits import keep, kept_s, uncontrolled
+from springtide.learn import benefits
+from springtide.learn.benefits import due, keep, kept_s, newest, uncontrolled
 from springtide.policy import Policy, load_policy
 
 from testkit.home import ROUND, Home
@@ -180,3 +181,22 @@ def test_a_line_that_is_measured_no_more_goes_and_none_is_away_meanwhile(
     assert len(kept(home, "true")) == len(rows) + 1
     home.run("measure", "--round", instants.show(ROUND))
     assert kept(home, "true") == rows
+
+
+def test_a_day_without_a_line_is_measured_once(measured: tuple[Home, Times]) -> None:
+    """No law has anything to compare; as soon as one has, its lines take the place."""
+    home, _ = measured
+    fleet, day = load_fleet(home.fleet), ROUND - 40 * 86_400
+    opened = home.open()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(benefits, "LAWS", ())
+        for _ in range(2):
+            assert keep(opened, fleet, Policy(), day).lines == []
+        assert due(opened, day + 60) is None
+        assert (newest(opened, day + 60).until, newest(opened, day + 60).lines) == (day, [])
+    keep(opened, fleet, Policy(), day)
+    laws = kept(home, f"until = fromUnixTimestamp({day})")
+    assert laws
+    assert all(row["law"] for row in laws)
+    opened.execute(f"delete from benefits where until = fromUnixTimestamp({day})")
+    opened.close()

@@ -21,6 +21,9 @@ _KEY = ("law", "outcome", "units", "by", "group")
 _KEY_TEXT = ", '\\n', ".join(_KEY)
 HOUR_S, DAY_S = 3600, 86_400
 DIGITS = 6
+# A day that was measured and has no line, so that it is not measured anew each round. No law has it, and no board shows
+# a path without a source.
+NOTHING = BenefitLine("", "", "path", "", Effect(0, 0))
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def keep(store: Store, fleet: Fleet, policy: Policy, until_unix_s: int) -> Measu
     """Measure the time up to a round, and make that the round's rows: again, it gives the same."""
     measured = measure(store, fleet, policy, until_unix_s - kept_s(policy), until_unix_s)
     was_measured = _until(store, until_unix_s) == until_unix_s
-    rows = [_row(measured, line) for line in measured.lines]
+    rows = [_row(measured, line) for line in measured.lines or [NOTHING]]
     # Older rows go last: a replicated table takes rows that it had before for the same insert, and drops them.
     store.insert(TABLE, rows)
     if was_measured:
@@ -91,7 +94,7 @@ def newest(store: Store, now_unix_s: int) -> Measured:
         "where until = fromUnixTimestamp({until:UInt32}) order by units = 'seen', law, by, group, outcome",
         {"until": until},
     )
-    return Measured(rows[0]["since_s"], until, [_line(row) for row in rows])
+    return Measured(rows[0]["since_s"], until, [_line(row) for row in rows if row["law"]])
 
 
 def uncontrolled(fleet: Fleet, policy: Policy, now_unix_s: int) -> dict[str, str]:
