@@ -60,6 +60,36 @@ def test_other_shells_have_scripts_too(shell: str) -> None:
     assert "_SPRINGTIDE_COMPLETE" in ours.stdout
 
 
+@pytest.mark.parametrize("program", ["springtide-collector", "springtide-edge"])
+def test_a_script_that_cannot_be_written_is_a_failure_in_one_line(program: str) -> None:
+    environment = {**os.environ, "PATH": PATH}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [program, "completion", "bash"],
+            env=environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"{program}: ")
+    assert "standard output" in line
+
+
+@pytest.mark.parametrize("program", ["springtide-collector", "springtide-edge"])
+def test_no_shell_offers_a_command_that_is_hidden(program: str) -> None:
+    """As `man`, which writes manual pages for packages."""
+    for shell in ("bash", "zsh", "fish"):
+        environment = {**os.environ, "PATH": PATH}
+        done = subprocess.run(
+            [program, "completion", shell], env=environment, capture_output=True, text=True, check=True
+        )
+        assert "completion" in done.stdout
+        assert not re.findall(r"\bman\b", done.stdout), shell
+
+
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], click.Command]:
     found: dict[tuple[str, ...], click.Command] = {}
     for name, one in group.commands.items():

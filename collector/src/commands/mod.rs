@@ -27,6 +27,8 @@ use crate::sample::encode::{AccEcn, Identity};
 use crate::sinks::SinkError;
 use crate::stats::Stats;
 
+const PROGRAM: &str = "springtide-collector";
+
 /// An end of a command other than success.
 enum Failure {
     /// Bad input or usage: exit code 2.
@@ -133,12 +135,19 @@ fn print(text: &str) -> Outcome {
 
 fn complete(shell: Shell) -> Outcome {
     let mut script = Vec::new();
-    let mut program = program();
-    let name = program.get_name().to_owned();
-    clap_complete::generate(shell, &mut program, name, &mut script);
+    clap_complete::generate(shell, &mut shown(&program()), PROGRAM, &mut script);
     // clap_complete 4.6 takes the hyphen of a program's name for a subcommand's in half of the places of bash's script.
     let script = String::from_utf8_lossy(&script);
     print(&script.replace("springtide__subcmd__collector", "springtide__collector"))
+}
+
+/// The program without its hidden commands: completion would offer them.
+fn shown(program: &clap::Command) -> clap::Command {
+    let commands = program.get_subcommands().filter(|one| !one.is_hide_set());
+    clap::Command::new(PROGRAM)
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(program.get_arguments().cloned())
+        .subcommands(commands.cloned())
 }
 
 /// A page of the program and one of each command; the list of subcommands in the program's leads to them.

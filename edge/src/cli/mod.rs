@@ -3,7 +3,7 @@
 mod options;
 
 use std::convert::Infallible;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub fn main() -> ExitCode {
     let (name, json, ended) = match Options::parse().command {
         Any::Enforce(command) => (command.name(), command.common().json, run(command)),
         Any::Probe(options) => ("probe", false, probe::run(&options, edge_name).map(said)),
-        Any::Completion { shell } => ("completion", false, Ok(said(completion(shell)))),
+        Any::Completion { shell } => ("completion", false, completion(shell).map(said)),
         Any::Man { dir } => ("man", false, manual(&dir).map(said)),
     };
     match ended {
@@ -80,10 +80,27 @@ const fn said(text: String) -> Answer {
     Answer { text, code }
 }
 
-fn completion(shell: Shell) -> String {
+/// Writes the script, which is all that was asked for: unlike a report's, its loss is a failure.
+fn completion(shell: Shell) -> Result<String> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Options::command(), PROGRAM, &mut script);
-    String::from_utf8_lossy(&script).into_owned()
+    clap_complete::generate(shell, &mut shown(&Options::command()), PROGRAM, &mut script);
+    let mut out = std::io::stdout();
+    match out.write_all(&script).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Error::failed(format!(
+            "{PROGRAM}: standard output: {}; write the script to another file",
+            reason(&error)
+        ))),
+        _ => Ok(String::new()),
+    }
+}
+
+/// The program without its hidden commands: completion would offer them.
+fn shown(program: &clap::Command) -> clap::Command {
+    let commands = program.get_subcommands().filter(|one| !one.is_hide_set());
+    clap::Command::new(PROGRAM)
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(program.get_arguments().cloned())
+        .subcommands(commands.cloned())
 }
 
 /// A page of the program and one of each command.
