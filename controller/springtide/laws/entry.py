@@ -8,6 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from springtide._core import bundle_schema
+from springtide.fleet import Fleet
+from springtide.laws.holdout import held_out_edges
+from springtide.policy import Policy
 
 
 def _fields(schema: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
@@ -52,3 +55,18 @@ class Part:
 def to_json(part: object) -> str:
     """Without spaces, in the order in which fields were given; their bytes are as many as in a bundle."""
     return json.dumps(part, separators=(",", ":"), ensure_ascii=False, default=vars)
+
+
+def paced(fleet: Fleet, policy: Policy, round_unix_s: int) -> dict[str, list[str]]:
+    """Each PoP's edges that enforce by bpf, but for those that are held out."""
+    held_out = held_out_edges(fleet, policy.holdout)
+    found: dict[str, list[str]] = {pop: [] for pop in fleet.pops}
+    for edge, pop in fleet.edges().items():
+        if edge not in held_out and policy.enforce_of(edge, pop, round_unix_s).by == "bpf":
+            found[pop].append(edge)
+    return found
+
+
+def path_name(src_pop: str, destination: str, ip_version: int) -> str:
+    """A path as people read it."""
+    return f"{src_pop} to {destination} (IPv{ip_version})"

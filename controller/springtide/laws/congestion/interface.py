@@ -10,11 +10,12 @@ from springtide.fleet import Fleet, Prefix
 from springtide.frame import Frame
 from springtide.laws import base
 from springtide.laws.columns import Table
-from springtide.laws.congestion import benefit, bundle, rows
+from springtide.laws.congestion import benefit, rows
 from springtide.laws.congestion.explain import explain
 from springtide.laws.congestion.law import PREVIOUS, decide
 from springtide.laws.congestion.rows import PREFIXES
 from springtide.laws.effect import BenefitLine
+from springtide.laws.entry import Part
 from springtide.laws.standing import standing
 from springtide.metrics import Gauges, Labels, Metric
 from springtide.policy import Policy
@@ -153,8 +154,13 @@ CONGESTION = Congestion()
 
 
 def contribution(fleet: Fleet, policy: Policy, on_bbr: Mapping[str, Iterable[Prefix]] | None) -> base.Contribution:
-    """Entries of each PoP's client prefixes that use BBR; `on_bbr` is None where that is not decided. Pure."""
-    if on_bbr is None:
-        return base.Contribution()
-    always = policy.enforce.congestion_always
-    return base.Contribution(bundle.entries(fleet, policy.congestion.min_object_bytes, on_bbr, always=always))
+    """Entries of each PoP's client prefixes that use BBR, for all of its edges: held-out prefixes are not among them.
+    `on_bbr` is None where that is not decided. Pure."""
+    # Where bytes cannot be waited for, it may act from the first one.
+    always = policy.enforce.congestion_always or None
+    bbr = Part(algorithm="bbr", from_bytes=policy.congestion.min_object_bytes, always=always)
+    entries: dict[str, list[Part]] = {}
+    for pop, prefixes in (on_bbr or {}).items():
+        shared = [Part(prefix=str(prefix), congestion=bbr) for prefix in prefixes]
+        entries |= dict.fromkeys(fleet.pops[pop].edges if pop in fleet.pops else (), shared)
+    return base.Contribution(entries)

@@ -12,10 +12,12 @@ from springtide.fleet import Fleet
 from springtide.frame import Frame
 from springtide.laws import base
 from springtide.laws.columns import Table
+from springtide.laws.destinations import prefixes
 from springtide.laws.effect import BenefitLine
+from springtide.laws.entry import Part, path_name
 from springtide.laws.holdout import held_out_edges
-from springtide.laws.initcwnd import benefit, bundle, edges, rows, switched, treated
-from springtide.laws.initcwnd.decision import Decision
+from springtide.laws.initcwnd import benefit, edges, rows, switched, treated
+from springtide.laws.initcwnd.decision import Action, Decision, is_left_out
 from springtide.laws.initcwnd.explain import DEFAULT, became, describing, labelled, left_out
 from springtide.laws.initcwnd.law import PREVIOUS, decide
 from springtide.laws.initcwnd.rows import WINDOWS
@@ -25,6 +27,9 @@ from springtide.metrics import Metric
 from springtide.observe.pairs import pair_observations
 from springtide.policy import Policy
 from springtide.store import Store
+
+# By destination PoP and IP version; None is the kernel's default.
+_Windows = dict[tuple[str, int], int | None]
 
 
 class Initcwnd(base.Law):
@@ -212,10 +217,43 @@ def contribution(
     expires_unix_s: int,
     of_edges: Iterable[edges.EdgeDecision] = (),
 ) -> base.Contribution:
-    """Pure."""
-    found, left_out = bundle.entries(fleet, policy.holdout, decided, expires_unix_s, of_edges)
+    """Each edge's windows. Pure.
+
+    A decision that expires before the bundle is left out: so no edge can use a value for longer than initcwnd.ttl_s
+    after its last evidence, whatever is down, and a pair without evidence shortens no other's life. Policy keeps
+    bundle.ttl_s <= initcwnd.ttl_s, so fresh ones always fit. An override is an operator's decision and needs no
+    evidence. Edges that are held out get none; what `of_edges` gives single edges precedes that too.
+    """
+    of_pops: dict[str, _Windows] = {pop: {} for pop in fleet.pops}
+    own: dict[str, _Windows] = {}
+    left_out = []
+    for one in decided:
+        if is_left_out(one, expires_unix_s):
+            left_out.append(path_name(*one.pair))
+        elif one.action is Action.SET:
+            of_pops.setdefault(one.src_pop, {})[one.pair[1:]] = one.initcwnd
+    for word in of_edges:
+        own.setdefault(word.edge, {})[word.dst_pop, word.ip_version] = word.initcwnd
+    held_out = held_out_edges(fleet, policy.holdout)
+    # The edges of a PoP share them.
+    shared = {pop: _routes(fleet, windows) for pop, windows in of_pops.items()}
+    entries: dict[str, list[Part]] = {}
+    for edge, pop in fleet.edges().items():
+        entries[edge] = [] if edge in held_out else shared[pop]
+        if edge in own:
+            usual = {} if edge in held_out else of_pops[pop]
+            entries[edge] = _routes(fleet, {**usual, **own[edge]})
     # A window that nothing paces is a burst: edges that pace start as the law of starts says.
-    return base.Contribution(found, "routes", [f"{d.src_pop} to {d.dst_pop} (IPv{d.ip_version})" for d in left_out])
+    return base.Contribution(entries, "routes", left_out)
+
+
+def _routes(fleet: Fleet, windows: _Windows) -> list[Part]:
+    return [
+        Part(prefix=prefix, initcwnd=window)
+        for (dst_pop, version), window in windows.items()
+        if window is not None
+        for prefix in prefixes(fleet, dst_pop, version)
+    ]
 
 
 def _off(decided: Sequence[Decision]) -> list[str]:

@@ -13,10 +13,10 @@ from springtide.laws import base, beside
 from springtide.laws.columns import Bits
 from springtide.laws.destinations import Owned, prefixes
 from springtide.laws.effect import BenefitLine
-from springtide.laws.entry import Part
-from springtide.laws.holdout import held_out_edges
+from springtide.laws.entry import Part, paced, path_name
 from springtide.laws.recovery.law import DECIDED, OBSERVED, PREVIOUS, decide, named
 from springtide.laws.rows import Decisions
+from springtide.laws.units import UNIT_KEY
 from springtide.metrics import Gauges
 from springtide.policy import Policy
 from springtide.store import Row, Store
@@ -119,21 +119,19 @@ class Recovery(base.Law):
         ordered = chosen[np.lexsort((-chosen["handshakes"].astype(np.int64), is_own == 0))]
         # It may have ended since the last round that was decided.
         words = named(policy, round_unix_s)
-        owned, held_out = Owned(fleet), held_out_edges(fleet, policy.holdout)
+        owned, edges = Owned(fleet), paced(fleet, policy, round_unix_s)
         entries: dict[str, list[Part]] = {edge: [] for edge in fleet.edges()}
         left_out = []
         for row in RECOVERED.rows(ordered):
-            path = row["src_pop"].encode(), row["destination"].encode(), row["ip_version"]
+            name, destination, version = (row[key] for key, _ in UNIT_KEY)
+            path = name.encode(), destination.encode(), version
             given = [value for value, why in _VALUES.items() if row[why] != "override" or path in words[value]]
             values = {value: row[value] for value in given if not _is_old(row, value, expires_unix_s)}
             if len(values) < sum(row[value] > 0 for value in given):
-                left_out.append(f"{row['src_pop']} to {row['destination']} (IPv{row['ip_version']})")
-            name = row["src_pop"]
-            if row["destination"] in owned or name not in fleet.pops or not values:
-                continue
-            own = [Part(prefix=prefix, **values) for prefix in prefixes(fleet, row["destination"], row["ip_version"])]
-            for edge in fleet.pops[name].edges:
-                if policy.enforce_of(edge, name, round_unix_s).by == "bpf" and edge not in held_out:
+                left_out.append(path_name(name, destination, version))
+            if values and destination not in owned:
+                own = [Part(prefix=prefix, **values) for prefix in prefixes(fleet, destination, version)]
+                for edge in edges.get(name, ()):
                     entries[edge] += own
         return base.Contribution(entries, "bpf", left_out)
 

@@ -13,8 +13,7 @@ from springtide.fleet import Fleet
 from springtide.frame import Frame
 from springtide.laws.columns import Table
 from springtide.laws.destinations import Owned, prefixes
-from springtide.laws.entry import Part
-from springtide.laws.holdout import held_out_edges
+from springtide.laws.entry import Part, paced, path_name
 from springtide.laws.start.gain import gain_us, transfer_us
 from springtide.laws.switchback import turn, untreated_permille
 from springtide.policy import Policy
@@ -69,7 +68,7 @@ def entries(
     """
     found: dict[str, list[Part]] = {edge: [] for edge in fleet.edges()}
     left_out: list[str] = []
-    owned, held_out = Owned(fleet), held_out_edges(fleet, policy.holdout)
+    owned, edges = Owned(fleet), paced(fleet, policy, round_unix_s)
     # A PoP's rows are all that is in memory at once.
     for name, own in groupby(rows, key=lambda row: row["src_pop"]):
         decided, of_clients = [], set()
@@ -78,23 +77,25 @@ def entries(
                 of_clients.add(row["destination"])
             if not _acts(policy, round_unix_s, row, owned):
                 continue
-            if not row["overridden"] and (row["expires_at"] or 0) < expires_unix_s:
-                left_out.append(f"{row['src_pop']} to {row['destination']} (IPv{row['ip_version']})")
+            if is_left_out(row, expires_unix_s):
+                left_out.append(path_name(name, row["destination"], row["ip_version"]))
             else:
-                rest = untreated(policy, round_unix_s, row)
-                decided.append((row, rest, _default_resent(policy, round_unix_s, row)))
-        of_clients |= {row["destination"] for row, *_ in decided}
-        edges = fleet.pops[name].edges if name in fleet.pops else {}
-        for edge in edges:
-            if policy.enforce_of(edge, name, round_unix_s).by == "bpf" and edge not in held_out:
-                found[edge] += (
-                    entry
-                    for row, rest, default_resent in decided
-                    for prefix in prefixes(fleet, row["destination"], row["ip_version"])
-                    if prefix == row["destination"] or prefix not in of_clients
-                    if (entry := _entry(prefix, row, _part(parts, row, edge, len(edges)), rest, default_resent))
-                )
+                of_clients.add(row["destination"])
+                decided.append((row, untreated(policy, round_unix_s, row), _default_resent(policy, round_unix_s, row)))
+        for edge in edges.get(name, ()):
+            found[edge] += (
+                entry
+                for row, rest, default_resent in decided
+                for prefix in prefixes(fleet, row["destination"], row["ip_version"])
+                if prefix == row["destination"] or prefix not in of_clients
+                if (entry := _entry(prefix, row, _part(parts, row, edge, fleet), rest, default_resent))
+            )
     return found, left_out
+
+
+def is_left_out(row: Row, expires_unix_s: int) -> bool:
+    """Whether its evidence is too old to be promised until then."""
+    return not row["overridden"] and (row["expires_at"] or 0) < expires_unix_s
 
 
 def _acts(policy: Policy, round_unix_s: int, row: Row, owned: Owned) -> bool:
@@ -111,10 +112,10 @@ def is_off(policy: Policy, round_unix_s: int, row: Row) -> bool:
     return why == "disable_test" or (why == "switchback" and "/" not in row["destination"])
 
 
-def _part(parts: Parts, row: Row, edge: str, edges: int) -> float:
+def _part(parts: Parts, row: Row, edge: str, fleet: Fleet) -> float:
     """An edge that the store's fleet has not yet begins with half of an equal part."""
     unit = (row["src_pop"], row["destination"], row["ip_version"])
-    return parts.get(unit, _NOBODY).get(edge, 0.5 / edges)
+    return parts.get(unit, _NOBODY).get(edge, 0.5 / len(fleet.pops[row["src_pop"]].edges))
 
 
 def untreated(policy: Policy, round_unix_s: int, row: Row) -> int:

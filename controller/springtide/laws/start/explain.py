@@ -8,7 +8,7 @@ from springtide import instants
 from springtide.laws.base import Lines
 from springtide.laws.entry import Part
 from springtide.laws.standing import Held, Standing, named
-from springtide.laws.start.bundle import is_off, untreated
+from springtide.laws.start.bundle import is_left_out, is_off, untreated
 from springtide.laws.start.law import STARTS
 from springtide.policy import Policy
 from springtide.store import Row
@@ -60,11 +60,6 @@ def _part(entry: Part) -> str:
         text = f"{mbit(entry.start_rate)} at once" if entry.start_rate else "no cap"
     trial = entry.trial.start_rate if entry.trial is not None else None
     return text if trial is None else f"{text}, on trial {mbit(trial)}"
-
-
-def is_left_out(row: Row, expires_unix_s: int) -> bool:
-    """Whether its evidence is too old to be promised until then."""
-    return not row["overridden"] and (row["expires_at"] or 0) < expires_unix_s
 
 
 def mbit(rate: float | None) -> str:
