@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from springtide.frame import Frame
 from springtide.laws.columns import Table
-from springtide.laws.congestion.law import PREVIOUS, decide
-from springtide.laws.congestion.prefixes import EVIDENCE, addresses
+from springtide.laws.congestion.law import EVIDENCE, PREVIOUS, decide
 from springtide.laws.congestion.rows import PREFIXES
 from springtide.policy import Policy
 
@@ -67,11 +66,10 @@ class Springtide:
         self._masks = {key: np.zeros(count, np.uint64) for key in ("measured_0", "measured_1", "low_0", "low_1")}
         self._rates = np.full((policy.congestion.window_rounds, count), np.nan)
         self._pop = np.array([f"pop{at * POPS // count}" for at in range(count)], "S64")
-        named = np.zeros(count, EVIDENCE)
-        named["pop"], named["low"], named["ip_version"] = self._pop, np.arange(count), 4
-        share, places = policy.congestion.holdout_share, zip(self._pop, addresses(named), strict=True)
+        self._names = np.array([f"{at:08}" for at in range(count)], "S64")
+        share, places = policy.congestion.holdout_share, zip(self._pop, range(count), strict=True)
         # Whenever it is chosen.
-        self.held_out = np.array([is_held_out(bytes(pop), address, share) for pop, address in places], bool)
+        self.held_out = np.array([is_held_out(bytes(pop), at.to_bytes(16, "big"), share) for pop, at in places], bool)
 
     @property
     def discount(self) -> float:
@@ -87,16 +85,17 @@ class Springtide:
         decided = decide(now, self._policy, self._evidence(at), self._last)
         self._last = PREFIXES.carry(decided, now)
         chosen = np.zeros(self._count, bool)
-        chosen[decided["low"][decided["algorithm"] > 0].astype(int)] = True
+        chosen[decided["destination"][decided["algorithm"] > 0].astype(int)] = True
         return chosen
 
     def _evidence(self, at: int) -> Table:
         """The evidence of prefixes that were low often enough to matter, or are remembered, as the engine gives it."""
         often = np.bitwise_count(self._masks["low_0"]) + np.bitwise_count(self._masks["low_1"])
-        often[self._last["low"].astype(int)] = 255
+        often[self._last["destination"].astype(int)] = 255
         where = np.flatnonzero(often >= 8)
         table = np.zeros(len(where), EVIDENCE)
-        table["pop"], table["low"], table["ip_version"] = self._pop[where], where, 4
+        table["src_pop"], table["destination"], table["ip_version"] = self._pop[where], self._names[where], 4
+        table["low"] = where
         for name, mask in self._masks.items():
             table[name] = mask[where]
         table["rtt_us"], table["retransmit_ratio"] = 80_000, 0.02

@@ -8,16 +8,14 @@ import random
 import subprocess
 import sys
 from dataclasses import replace
-from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from springtide import instants
-from springtide.laws.columns import Table
+from springtide.frame import Frame
 from springtide.laws.congestion import rows as congestion_rows
-from springtide.laws.congestion.prefixes import addresses, prefix_text
 from springtide.laws.congestion.rows import DECISIONS
 from springtide.policy import CongestionPolicy, Policy
 from springtide.store import Store
@@ -37,9 +35,8 @@ congestion: {window_rounds: 10, min_rounds: 4, leave_duty: 0.4, benefit_rounds: 
 SLOW = {4: 50.0, 9: 30.0, 11: 20.0, 13: 10.0}
 
 
-def by_prefix(seen: Table) -> dict[tuple[str, str], Any]:
-    names = [prefix_text(IPv6Address(address)) for address in addresses(seen)]
-    return {(row["pop"].decode(), name): row for row, name in zip(seen, names, strict=True)}
+def by_prefix(seen: Frame) -> dict[tuple[str, str], Any]:
+    return {(row["src_pop"].decode(), row["destination"].decode()): row for row in seen}
 
 
 @pytest.mark.parametrize(("window", "share"), [(72, 0.2), (12, 0.35)])
@@ -75,7 +72,7 @@ def test_the_order_of_rows_changes_no_bit_of_the_evidence(store: Store) -> None:
     for start in range(0, len(units), 500):
         store_rounds(store, [row for unit in units[start : start + 500] for row in unit])
     after = congestion_rows.evidence(store, ROUND, Policy(), 0, least_low=0)
-    assert np.sort(before).tobytes() == np.sort(after).tobytes()
+    assert np.sort(before.table()).tobytes() == np.sort(after.table()).tobytes()
 
 
 def fleet_of(slow: dict[int, float], rounds: int, newest: int = ROUND, **more: Any) -> list[Seen]:

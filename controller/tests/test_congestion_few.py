@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from springtide.frame import Frame
 from springtide.laws.columns import Table
-from springtide.laws.congestion.law import PREVIOUS, decide
-from springtide.laws.congestion.prefixes import EVIDENCE
+from springtide.laws.congestion.law import EVIDENCE, PREVIOUS, decide
 from springtide.laws.congestion.rows import PREFIXES
 from springtide.policy import CongestionPolicy, Policy
 
@@ -22,7 +21,8 @@ ALL = 2**64 - 1
 def prefix(number: int, pop: str) -> Table:
     """Evidence of one that was low in each of the newest 64 rounds."""
     row = np.zeros(1, EVIDENCE)
-    row["pop"], row["low"], row["ip_version"] = pop.encode(), number << 8, 4
+    row["src_pop"], row["destination"], row["ip_version"] = pop.encode(), f"0.0.{number:04}.0/24".encode(), 4
+    row["low"] = number << 8
     row["measured_0"] = row["low_0"] = ALL
     row["rtt_us"], row["retransmit_ratio"] = 60_000.0, 0.02
     row["log2_rate"] = row["recent_log2_rate"] = np.log2(1e6)
@@ -40,10 +40,10 @@ def small_pops(factor: float, chosen: int, seed: int, invented: int = 0, rounds:
     if invented:
         seen = np.concatenate([seen, *(prefix(n, "zzz") for n in range(invented))])
     first = decide(ROUND, law, seen, NOBODY)
-    held, ams = first["held_out"] == 1, first["pop"] == b"ams"
+    held, ams = first["held_out"] == 1, first["src_pop"] == b"ams"
     later = seen.copy()
     grown = np.exp2(np.random.default_rng(seed).normal(0.0, 0.5, len(seen))) * np.where(held, 1.0, factor)
-    grown[(first["pop"] == b"zzz") & held] = 10.0
+    grown[(first["src_pop"] == b"zzz") & held] = 10.0
     later["recent_log2_rate"] += np.log2(grown)
     decided = first
     for number in range(rounds):

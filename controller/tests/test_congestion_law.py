@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from springtide.frame import Frame
 from springtide.laws.columns import Table
 from springtide.laws.congestion.judge import ALONE
-from springtide.laws.congestion.law import ACTIONS, DECIDED, PREVIOUS, REASONS, decide
-from springtide.laws.congestion.prefixes import EVIDENCE, keys
+from springtide.laws.congestion.law import ACTIONS, DECIDED, EVIDENCE, PREVIOUS, REASONS, decide
 from springtide.laws.congestion.rows import PREFIXES
+from springtide.laws.units import keys
 from springtide.policy import CongestionDampingPolicy, CongestionPolicy, Policy
 
 from testkit.damping import most_changes
@@ -41,7 +41,8 @@ def prefix(
     mask = low if isinstance(low, int) else sum(flag << age for age, flag in enumerate(low))
     row = np.zeros(1, EVIDENCE)
     values = {
-        "pop": pop.encode(),
+        "src_pop": pop.encode(),
+        "destination": f"0.0.{number:04}.0/24".encode(),
         "low": number << 8,
         "ip_version": 4,
         "measured_0": measured,
@@ -178,7 +179,10 @@ def test_a_frozen_pop_keeps_its_last_decisions() -> None:
 def test_the_worst_enter_first_so_many_a_round_and_so_many_in_all() -> None:
     seen = np.concatenate([prefix(number=n, rate=1e6 + 1000 * n) for n in range(8)])
     law = policy(max_new=3, max_selected=5)
-    by_round = [{int(row["low"]) >> 8 for row in decided if row["algorithm"]} for decided in run([seen] * 4, law)]
+    by_round = [
+        {int(row["destination"].split(b".")[2]) for row in decided if row["algorithm"]}
+        for decided in run([seen] * 4, law)
+    ]
     assert by_round == [{0, 1, 2}, {0, 1, 2, 3, 4}, {0, 1, 2, 3, 4}, {0, 1, 2, 3, 4}]
     assert {reason for _, _, reason in rows(run([seen], law)[0])} == {"consistently_low", "capped"}
     other = np.concatenate([seen, np.concatenate([prefix(number=n, pop="fra") for n in range(8)])])
@@ -386,8 +390,8 @@ def test_bounds_always_hold(before: list[Any], after: list[Any], new: int, most:
     first, second = run([table(before), table(after)], law)
     for decided in (first, second):
         assert decided.dtype == DECIDED
-        for pop in np.unique(decided["pop"]):
-            here = decided[decided["pop"] == pop]
+        for pop in np.unique(decided["src_pop"]):
+            here = decided[decided["src_pop"] == pop]
             assert (here["action"] == ACTIONS.index("enter")).sum() <= new
             assert (here["selected_since"] > 0).sum() <= most
         own = decided["back_office"] == 1

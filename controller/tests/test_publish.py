@@ -26,7 +26,6 @@ from springtide.frame import Frame
 from springtide.jobs import publish as jobs
 from springtide.laws.congestion import rows as congestion_rows
 from springtide.laws.congestion.law import DECIDED
-from springtide.laws.congestion.prefixes import halves
 from springtide.laws.holdout import held_out_edges
 from springtide.laws.initcwnd.decision import Decision
 from springtide.laws.initcwnd.edges import EdgeDecision
@@ -227,9 +226,8 @@ def test_the_published_schema_takes_what_is_rendered(home: Home) -> None:
 def chosen(home: Home, moment: int, **columns: object) -> None:
     """Three prefixes of ams: one on BBR, one held out, one left in this round; one of fra on BBR, IPv6."""
     table = np.zeros(4, DECIDED)
-    table["pop"] = [b"ams", b"ams", b"ams", b"fra"]
-    for at, prefix in enumerate(("192.0.2.0/24", "192.0.3.0/24", "192.0.4.0/24", "2001:db8:0:100::/56")):
-        table["high"][at], table["low"][at] = halves(prefix)
+    table["src_pop"] = [b"ams", b"ams", b"ams", b"fra"]
+    table["destination"] = [b"192.0.2.0/24", b"192.0.3.0/24", b"192.0.4.0/24", b"2001:db8:0:100::/56"]
     table["ip_version"] = [4, 4, 4, 6]
     table["algorithm"], table["held_out"] = [1, 0, 0, 1], [0, 1, 0, 0]
     table["action"] = [2, 2, 3, 1]

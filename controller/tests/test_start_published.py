@@ -12,7 +12,6 @@ import pytest
 from springtide import instants
 from springtide.frame import Frame
 from springtide.jobs.publish import newest_decided
-from springtide.laws.congestion import prefixes
 from springtide.laws.congestion import rows as congestion_rows
 from springtide.laws.congestion.law import ACTIONS
 from springtide.laws.congestion.law import DECIDED as CONGESTION
@@ -59,12 +58,9 @@ def decided(**values: Any) -> Frame:
 
 def on_bbr() -> Any:
     """A round in which both client prefixes use BBR."""
-    chosen = [ip_network(prefix) for prefix in ("198.51.100.0/24", "2001:db8:5:100::/56")]
-    found = np.zeros(len(chosen), CONGESTION)
-    found["pop"] = b"ams"
-    for row, prefix in zip(found, chosen, strict=True):
-        row["high"], row["low"] = prefixes.halves(str(prefix))
-        row["ip_version"] = prefix.version
+    found = np.zeros(2, CONGESTION)
+    found["src_pop"], found["ip_version"] = b"ams", (4, 6)
+    found["destination"] = b"198.51.100.0/24", b"2001:db8:5:100::/56"
     found["action"], found["algorithm"] = ACTIONS.index("enter"), 1
     found["selected_since"] = ROUND - 3000
     return found

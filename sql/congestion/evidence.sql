@@ -144,10 +144,12 @@ prefixes as (
 )
 
 select
-    toFixedString(at_pop, 64) as pop,
+    toFixedString(at_pop, 64) as src_pop,
+    -- As long as any client prefix.
+    toFixedString(springtide_prefix_text(version, network), 24) as destination,
+    toUInt8(version) as ip_version,
     toUInt64(bitShiftRight(toUInt128(network), 64)) as high,
     toUInt64(bitAnd(toUInt128(network), toUInt128(18446744073709551615))) as low,
-    toUInt8(version) as ip_version,
     toUInt8(is_back_office) as back_office,
     toUInt64(seen_0) as measured_0,
     toUInt64(seen_1) as measured_1,

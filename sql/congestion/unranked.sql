@@ -1,6 +1,6 @@
--- Why one client prefix of a PoP was not ranked, and in how many rounds of a window: one row. Parameters: pop, address
--- (the prefix's first), since_s (excluded), round_s; min_connections, min_samples, min_bytes, acting_bytes as in
--- congestion/evidence. Only the first that holds counts for a round.
+-- Why one client prefix of a PoP was not ranked, and in how many rounds of a window: one row. Parameters: pop, prefix,
+-- since_s (excluded), round_s; min_connections, min_samples, min_bytes, acting_bytes as in congestion/evidence. Only
+-- the first that holds counts for a round.
 with shown as (
     select round
     from round_prefixes
@@ -8,7 +8,7 @@ with shown as (
         round > fromUnixTimestamp({since_s:UInt32})
         and round <= fromUnixTimestamp({round_s:UInt32})
         and pop = {pop:String}
-        and client_prefix = toIPv6({address:String})
+        and client_prefix = toIPv6(splitByChar('/', {prefix:String})[1])
     group by round
 ),
 
@@ -27,7 +27,7 @@ rates as (
         round > fromUnixTimestamp({since_s:UInt32})
         and round <= fromUnixTimestamp({round_s:UInt32})
         and pop = {pop:String}
-        and client_prefix = toIPv6({address:String})
+        and client_prefix = toIPv6(splitByChar('/', {prefix:String})[1])
 )
 
 select

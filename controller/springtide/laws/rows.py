@@ -25,6 +25,7 @@ from springtide.store.binary import Columns
 TABLE = "path_decisions"
 _DESTINATION_BYTES = np.dtype(UNIT_KEY)["destination"].itemsize
 _AT_ONCE = 1000
+_BY_PATH = "src_pop, destination, ip_version"
 # An alias may have the name of the column that it is made of. Rows are sorted after they are read: in order `final`
 # would merge them, which takes twice as long.
 _BY_COLUMN = "settings prefer_column_name_to_alias = 1, optimize_read_in_order = 0"
@@ -41,11 +42,10 @@ class Decisions:
         previous: np.dtype[np.void],
         lasting: Sequence[str],
         actions: Sequence[str] = (),
-        order: str = "src_pop, destination, ip_version",
     ) -> None:
         """`actions`, by number, of a part that springtide-core does not decide: it says what the words and the columns
-        of the others are. `order`: how rows are sorted."""
-        self.part, self.decided, self.previous, self.order = part, decided, previous, order
+        of the others are."""
+        self.part, self.decided, self.previous = part, decided, previous
         self.names = decided.names or ()
         self._lasting = lasting
         of_core = () if actions else ("seen", "state", "decided")
@@ -119,7 +119,7 @@ class Decisions:
         longest = f"select max(length(destination)) as n from {TABLE} where part = '{self.part}' {of_round}"
         [found] = store.query(longest, {"round": round_unix_s})
         parameters = {"round": round_unix_s, "width": width(int(found["n"]))}
-        query = f"{self._select(self.previous, table)} {of_round} order by {self.order} {settings}"
+        query = f"{self._select(self.previous, table)} {of_round} order by {_BY_PATH} {settings}"
         return store.frame(query, self.previous, parameters, expected)
 
     def lasting(self, last: Frame) -> Frame:
@@ -139,7 +139,7 @@ class Decisions:
 
     def read_round(self, store: Store, round_unix_s: int) -> Frame:
         """All decisions of a round as DECIDED rows, sorted by path."""
-        of_round = f"and round = fromUnixTimestamp({{round:UInt32}}) order by {self.order} {_BY_COLUMN}"
+        of_round = f"and round = fromUnixTimestamp({{round:UInt32}}) order by {_BY_PATH} {_BY_COLUMN}"
         parameters = {"round": round_unix_s, "width": _DESTINATION_BYTES}
         return store.frame(f"{self._select(self.decided)} {of_round}", self.decided, parameters)
 
@@ -157,7 +157,7 @@ class Decisions:
         return store.frame(
             f"{self._select(form)} and round > fromUnixTimestamp({{since:UInt32}}) "
             f"and round <= fromUnixTimestamp({{until:UInt32}}) {own} "
-            f"order by {TABLE}.round desc, {self.order} {_BY_COLUMN}",
+            f"order by {TABLE}.round desc, {_BY_PATH} {_BY_COLUMN}",
             form,
             {
                 "since": max(0, since_unix_s),

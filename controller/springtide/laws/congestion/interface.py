@@ -9,7 +9,6 @@ from types import MappingProxyType
 from springtide.fleet import Fleet, Prefix
 from springtide.frame import Frame
 from springtide.laws import base
-from springtide.laws.columns import Table
 from springtide.laws.congestion import benefit, rows
 from springtide.laws.congestion.explain import explain
 from springtide.laws.congestion.law import PREVIOUS, decide
@@ -62,11 +61,11 @@ class Congestion(base.Law):
     # Only prefixes with a decision have rows: a round without any is not a fault.
     every_round = False
 
-    def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Table, Frame]:
+    def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Frame, Frame]:
         last = PREFIXES.last_round(store, round_unix_s)
         return rows.evidence(store, round_unix_s, policy, last), PREFIXES.left(store, round_unix_s)
 
-    def decide(self, now: int, policy: Policy, seen: Table, before: Frame, frozen: Collection[str]) -> Frame:
+    def decide(self, now: int, policy: Policy, seen: Frame, before: Frame, frozen: Collection[str]) -> Frame:
         return decide(now, policy, seen, before, frozen)
 
     def summed(self, rows: Sequence[Row]) -> tuple[str, Gauges]:
@@ -75,7 +74,7 @@ class Congestion(base.Law):
         gauges: dict[Labels, float] = {(("algorithm", "bbr"),): chosen, (("algorithm", "held_out"),): held}
         return f"{chosen} prefixes decided for BBR, {held} are held out", {"springtide_congestion_prefixes": gauges}
 
-    def shown(self, store: Store, policy: Policy, round_unix_s: int) -> Table:
+    def shown(self, store: Store, policy: Policy, round_unix_s: int) -> Frame:
         # Every prefix: which ones a replay remembers the store does not know.
         return rows.evidence(store, round_unix_s, policy, 0, least_low=0)
 
@@ -86,8 +85,9 @@ class Congestion(base.Law):
         found = recent[recent["round"] == round_unix_s]
         if not len(found):
             # Most prefixes have no row: nothing is remembered of them, so the tables are complete.
-            own = rows.one(self.shown(store, policy, round_unix_s), src_pop, destination)
-            found = decide(round_unix_s, policy, own, Frame.empty(0, PREVIOUS), everyone=True)
+            shown = self.shown(store, policy, round_unix_s)
+            own = (shown["src_pop"] == src_pop.encode()) & (shown["destination"] == destination.encode())
+            found = decide(round_unix_s, policy, shown[own], Frame.empty(0, PREVIOUS), everyone=True)
         decisions = [PREFIXES.as_dict(row) for row in PREFIXES.rows(found)]
         unranked = rows.unranked(store, round_unix_s, policy, src_pop, destination)
         value, *others = explain(decisions[0] if decisions else None, policy, unranked)
@@ -100,7 +100,11 @@ class Congestion(base.Law):
     ) -> base.Contribution:
         if not policy.bundle.congestion:
             return base.Contribution()
-        return contribution(fleet, policy, rows.on_bbr(store, round_unix_s, policy.bundle.ttl_s))
+        decided = PREFIXES.newest(store, round_unix_s, policy.bundle.ttl_s)
+        on_bbr: dict[str, list[str]] = {}
+        for row in PREFIXES.rows(decided[decided["algorithm"] > 0]):
+            on_bbr.setdefault(row["pop"], []).append(row["prefix"])
+        return contribution(fleet, policy, on_bbr)
 
     def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> base.Treated:
         """Client prefixes in the newest round that decided any."""
@@ -153,7 +157,9 @@ class Congestion(base.Law):
 CONGESTION = Congestion()
 
 
-def contribution(fleet: Fleet, policy: Policy, on_bbr: Mapping[str, Iterable[Prefix]] | None) -> base.Contribution:
+def contribution(
+    fleet: Fleet, policy: Policy, on_bbr: Mapping[str, Iterable[Prefix | str]] | None
+) -> base.Contribution:
     """Entries of each PoP's client prefixes that use BBR, for all of its edges: held-out prefixes are not among them.
     `on_bbr` is None where that is not decided. Pure."""
     # Where bytes cannot be waited for, it may act from the first one.
