@@ -9,7 +9,7 @@ fleet is not the wave's fault.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -75,6 +75,9 @@ class Signal:
     weight: float
     words: str
 
+    def share(self, tally: Tally) -> Share:
+        return Share(getattr(tally, self.hits), getattr(tally, self.of))
+
 
 LOST = Signal("lost", "young_lost", "young", "max_lost_rise", 1 / 2, "lost of their first flight")
 LOSSY = Signal("lossy", "grown_lossy", "grown", "max_lossy_rise", 1 / 8, "sent much again")
@@ -109,8 +112,15 @@ _TESTED_SHARE = 5
 _FEWEST_PAIRS, _USUAL_SPREAD = 3, 0.02
 
 Windows = Mapping[str, Tally]
-# (whether the edges are changed, window) -> edge, share.
-Groups = Mapping[tuple[bool, str], Sequence[tuple[str, Share]]]
+# Groups of shares: whether of changed edges, and in which window.
+GROUPS = {
+    "changed_before": (True, "before"),
+    "changed_after": (True, "after"),
+    "unchanged_before": (False, "before"),
+    "unchanged_after": (False, "after"),
+}
+# Group -> edge -> share.
+Groups = Mapping[str, Mapping[str, Share]]
 
 
 @dataclass(frozen=True)
@@ -128,40 +138,38 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Test:
-    """One share, before and after, on changed and on unchanged edges; how much it rose beyond theirs."""
+    """One share in each of GROUPS; how much it rose on changed edges beyond unchanged ones."""
 
     question: Question
     signal: Signal
-    changed_before: Share
-    changed_after: Share
-    unchanged_before: Share
-    unchanged_after: Share
+    shares: Mapping[str, Share]
     compared: bool
     chance: float
     bound: float
     rise: Interval
     # The edge with the most hits after, and its share.
-    worst: tuple[str, Share] | None
+    worst: tuple[str, Share]
 
     def is_harm(self) -> bool:
         return self.rise.low > self.bound
 
     def words(self) -> str:
-        seen = f"{self.changed_after} {self.question.words} {self.signal.words}, {self.changed_before} before; "
-        other = f"unchanged edges {self.unchanged_after} and {self.unchanged_before}"
+        before, after, others_before, others_after = (self.shares[name] for name in GROUPS)
+        seen = f"{after} {self.question.words} {self.signal.words}, {before} before; "
+        other = f"unchanged edges {others_after} and {others_before}"
         return seen + (other if self.compared else "no unchanged edges to compare with")
 
     def details(self) -> dict[str, Any]:
         def pair(share: Share) -> dict[str, float]:
             return {"hits": round(share.hits, 3), "of": round(share.of, 3)}
 
-        groups = ("changed_before", "changed_after", "unchanged_before", "unchanged_after")
-        details: dict[str, Any] = {name: pair(getattr(self, name)) for name in groups}
-        details |= {"compared": self.compared, "rise": self.rise.estimate, "at_least": self.rise.low}
-        details |= {"most": self.bound, "chance": self.chance, "harm": self.is_harm()}
-        if self.worst is not None:
-            details["worst"] = {"edge": self.worst[0], **pair(self.worst[1])}
-        return details
+        edge, share = self.worst
+        return {
+            **{name: pair(one) for name, one in self.shares.items()},
+            **{"compared": self.compared, "rise": self.rise.estimate, "at_least": self.rise.low},
+            **{"most": self.bound, "chance": self.chance, "harm": self.is_harm()},
+            "worst": {"edge": edge, **pair(share)},
+        }
 
 
 @dataclass(frozen=True)
@@ -190,7 +198,7 @@ def chance_of_look(wave: int, look: int, policy: GatePolicy) -> float:
 
 def decide(inputs: Inputs, policy: GatePolicy) -> Judgement:
     """The verdict and its reason. Harm counts at once, its absence only with enough new connections."""
-    seen = _summed(share for kind in Kind for share in _judged(inputs, kind))
+    seen = _shares(inputs, Kind, "changed_after", lambda tally: Share(0, tally.young + tally.grown))
     counted = pooled(seen.values(), policy.max_host_ratio, policy.min_connections).of
     enough = counted >= policy.min_connections
     tests = tuple(_tests(inputs, policy)) if enough else ()
@@ -198,7 +206,7 @@ def decide(inputs: Inputs, policy: GatePolicy) -> Judgement:
     if harm:
         clearest = max(harm, key=lambda test: test.rise.low - test.bound)
         reason = f"{clearest.words()}: a rise of {clearest.rise.low:.1%} at least, more than {clearest.bound:.1%}"
-        if clearest.worst is not None and len(inputs.silence_s) > 1:
+        if len(inputs.silence_s) > 1:
             reason += f"; most on {clearest.worst[0]}: {clearest.worst[1]}"
         return Judgement(Verdict.ROLL_BACK, reason, enough, counted, tests)
     silent = sorted(
@@ -213,7 +221,7 @@ def decide(inputs: Inputs, policy: GatePolicy) -> Judgement:
         if total >= policy.min_connections:
             reason += f": {total:.0f} were seen, and no edge counts for much more than the others"
         return Judgement(Verdict.WAIT, reason, enough, counted, tests)
-    shown = next((test for test in tests if test.changed_after.of > 0), None)
+    shown = next((test for test in tests if test.shares["changed_after"].of > 0), None)
     what = shown.words() if shown is not None else f"{counted:.0f} new connections"
     return Judgement(Verdict.GO, f"no worse: {what}", enough, counted, tests)
 
@@ -221,38 +229,23 @@ def decide(inputs: Inputs, policy: GatePolicy) -> Judgement:
 def _tests(inputs: Inputs, policy: GatePolicy) -> Iterator[Test]:
     for question in QUESTIONS:
         for signal in question.signals:
-            groups = {
-                (changed, window): _shares(inputs, question.kinds, changed, window, signal)
-                for changed in (True, False)
-                for window in ("before", "after")
-            }
+            groups = {name: _shares(inputs, question.kinds, name, signal.share) for name in GROUPS}
             sums = _pooled(groups, policy)
-            if sums[True, "after"].of * _TESTED_SHARE < policy.min_connections:
+            if sums["changed_after"].of * _TESTED_SHARE < policy.min_connections:
                 continue
             chance = chance_of_look(inputs.wave, inputs.look, policy) * question.weight * signal.weight
-            compared = min(sums[False, "before"].of, sums[False, "after"].of) >= policy.min_connections
+            compared = min(sums["unchanged_before"].of, sums["unchanged_after"].of) >= policy.min_connections
             shown = _pooled(groups, policy, _spread(groups, compared=compared))
-            control = rise(shown[False, "before"], shown[False, "after"], chance) if compared else NOTHING
-            worst = max(groups[True, "after"], key=lambda item: (item[1].hits, item[0]))
-            yield Test(
-                question,
-                signal,
-                sums[True, "before"],
-                sums[True, "after"],
-                sums[False, "before"],
-                sums[False, "after"],
-                compared,
-                chance,
-                getattr(policy, signal.most),
-                rise(shown[True, "before"], shown[True, "after"], chance).minus(control),
-                worst,
-            )
+            control = rise(shown["unchanged_before"], shown["unchanged_after"], chance) if compared else NOTHING
+            beyond = rise(shown["changed_before"], shown["changed_after"], chance).minus(control)
+            worst = max(groups["changed_after"].items(), key=lambda item: (item[1].hits, item[0]))
+            yield Test(question, signal, sums, compared, chance, getattr(policy, signal.most), beyond, worst)
 
 
-def _pooled(groups: Groups, policy: GatePolicy, common: float = 0.0) -> dict[tuple[bool, str], Share]:
+def _pooled(groups: Groups, policy: GatePolicy, common: float = 0.0) -> dict[str, Share]:
     return {
-        key: pooled((effective(one, common) for _, one in shares), policy.max_host_ratio, policy.min_connections)
-        for key, shares in groups.items()
+        name: pooled((effective(one, common) for one in own.values()), policy.max_host_ratio, policy.min_connections)
+        for name, own in groups.items()
     }
 
 
@@ -261,41 +254,23 @@ def _spread(groups: Groups, *, compared: bool) -> float:
 
     Either of two edges could excuse what it wants. So with fewer than three, edges are also compared beside each other,
     as they were before. These may differ for good: no more than the usual spread counts then."""
-    unchanged = {window: dict(groups[False, window]) if compared else {} for window in ("before", "after")}
-    pairs = [
-        (share, unchanged["after"][edge]) for edge, share in unchanged["before"].items() if edge in unchanged["after"]
-    ]
+    old, new = (groups["unchanged_before"], groups["unchanged_after"]) if compared else ({}, {})
+    pairs = [(share, new[edge]) for edge, share in old.items() if edge in new]
     if len(pairs) >= _FEWEST_PAIRS:
         return spread(pairs)
-    before = [*(share for _, share in groups[True, "before"]), *unchanged["before"].values()]
+    before = [*groups["changed_before"].values(), *old.values()]
     return min(spread([*pairs, *zip(before[::2], before[1::2], strict=False)]), _USUAL_SPREAD)
 
 
-def _shares(
-    inputs: Inputs, kinds: Iterable[Kind], changed: bool, window: str, signal: Signal
-) -> list[tuple[str, Share]]:
+def _shares(inputs: Inputs, kinds: Iterable[Kind], group: str, of: Callable[[Tally], Share]) -> dict[str, Share]:
     """Each edge's share, over these kinds of destinations."""
-    found = []
+    changed, window = GROUPS[group]
+    found: dict[str, Share] = {}
     for kind in kinds:
         for edge, windows in inputs.tallies.get((kind, changed), {}).items():
-            tally = windows.get(window, Tally())
-            found.append((edge, Share(getattr(tally, signal.hits), getattr(tally, signal.of))))
-    return [(edge, share) for edge, share in _summed(found).items() if share.of > 0]
-
-
-def _judged(inputs: Inputs, kind: Kind) -> Iterator[tuple[str, Share]]:
-    """Counts, for each changed edge, its new connections since the wave that were judged."""
-    for edge, windows in inputs.tallies.get((kind, True), {}).items():
-        tally = windows.get("after", Tally())
-        yield edge, Share(0, tally.young + tally.grown)
-
-
-def _summed(shares: Iterable[tuple[str, Share]]) -> dict[str, Share]:
-    sums: dict[str, Share] = {}
-    for edge, share in shares:
-        known = sums.get(edge, Share())
-        sums[edge] = Share(known.hits + share.hits, known.of + share.of)
-    return sums
+            known, more = found.get(edge, Share()), of(windows.get(window, Tally()))
+            found[edge] = Share(known.hits + more.hits, known.of + more.of)
+    return {edge: share for edge, share in found.items() if share.of > 0}
 
 
 @dataclass(frozen=True)
