@@ -40,34 +40,28 @@ def edge_decisions(policy: Policy, now: int) -> list[EdgeDecision]:
 
 
 def read_round(store: Store, round_unix_s: int) -> list[EdgeDecision]:
-    return [EdgeDecision(**row) for row in _read(store, round_unix_s)[0]]
+    rows = _read(store, round_unix_s)
+    return [EdgeDecision(**{name: value for name, value in row.items() if name != "policy_version"}) for row in rows]
 
 
 def write_round(store: Store, round_unix_s: int, decided: list[EdgeDecision], policy_version: str) -> None:
     """Make the round's rows these."""
-    present, versions = _read(store, round_unix_s)
-    rows = [asdict(one) for one in decided]
-    if present == rows and versions <= {policy_version}:
+    present, rows = _read(store, round_unix_s), [asdict(one) | {"policy_version": policy_version} for one in decided]
+    if present == rows:
         return
-    store.insert(TABLE, [{"round": round_unix_s, "policy_version": policy_version, **row} for row in rows])
-    if stale := sorted({_name(row) for row in present} - {_name(row) for row in rows}):
+    store.insert(TABLE, [{"round": round_unix_s, **row} for row in rows])
+    if present:
         store.execute(
             f"delete from {TABLE} where round = fromUnixTimestamp({{round:UInt32}}) "
-            "and concat(edge, ' ', dst_pop, ' ', toString(ip_version)) in {stale:Array(String)}",
-            {"round": round_unix_s, "stale": stale},
+            "and not has({kept:Array(String)}, concat(edge, ' ', dst_pop, ' ', toString(ip_version)))",
+            {"round": round_unix_s, "kept": [f"{one.edge} {one.dst_pop} {one.ip_version}" for one in decided]},
         )
 
 
-def _name(row: Row) -> str:
-    return f"{row['edge']} {row['dst_pop']} {row['ip_version']}"
-
-
-def _read(store: Store, round_unix_s: int) -> tuple[list[Row], set[str]]:
-    rows = store.query(
+def _read(store: Store, round_unix_s: int) -> list[Row]:
+    return store.query(
         "select edge, src_pop, dst_pop, ip_version, initcwnd, toUnixTimestamp(until) as until, why, policy_version "
         f"from {TABLE} final where round = fromUnixTimestamp({{round:UInt32}}) order by edge, dst_pop, ip_version "
         "settings prefer_column_name_to_alias = 1",
         {"round": round_unix_s},
     )
-    versions = {row.pop("policy_version") for row in rows}
-    return rows, versions
