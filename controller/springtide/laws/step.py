@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from springtide import _core
 from springtide.frame import Coded, Frame
 from springtide.laws.columns import coded
+from springtide.laws.units import UNIT_KEY
 from springtide.policy import Policy
 
 Forms = list[tuple[str, str]]
@@ -38,20 +39,21 @@ def step(
     part: Part,
     now: int,
     policy: str,
+    units: Frame,
     tables: tuple[Rows, Rows, Rows],
     decided: np.dtype[np.void],
     given: Mapping[str, NDArray[Any] | Coded],
     frozen: Collection[str] = (),
     groups: NDArray[np.uint32] | None = None,
 ) -> Frame:
-    """The decisions of a round, as rows of `decided`: columns that the step makes beside those that are `given`. The
-    first column names each path's PoP, and those that are `frozen` stand. `tables` are what the round showed, what the
-    decisions before it left (with their `round`), and operators' overrides. `groups` are numbers from 1 on; 0 is none.
-    """
-    pops = coded(given[(decided.names or ())[0]])
+    """The decisions of a round on these units, as rows of `decided`: columns that the step makes beside those that are
+    `given`. Those of PoPs that are `frozen` stand. `tables` are what the round showed, what the decisions before it
+    left (with their `round`), and operators' overrides. `groups` are numbers from 1 on; 0 is none."""
+    pops = coded(units.columns["src_pop"])
     is_frozen = np.isin(pops.texts, np.array(sorted(frozen), "S64"))[pops.numbers]
-    state, count = forms(part, "state"), len(pops)
-    found = Frame(decided, {**Frame.empty(count, decided).columns, **given})
+    state, count = forms(part, "state"), len(units)
+    named = {name: units.columns[name] for name, _ in UNIT_KEY} | {"src_pop": pops}
+    found = Frame(decided, {**Frame.empty(count, decided).columns, **named, **given})
     seen, before, overrides = tables
     paths = SimpleNamespace(
         seen=_columns(seen.table, forms(part, "seen")),

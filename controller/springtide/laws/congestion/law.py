@@ -19,7 +19,7 @@ from springtide.laws.congestion.judge import judge
 from springtide.laws.step import Rows, as_json, forms, step
 from springtide.laws.units import UNIT_KEY, placed
 from springtide.override import Path
-from springtide.policy import CongestionPolicy, Policy
+from springtide.policy import Policy
 
 # By number.
 ACTIONS = _core.actions("congestion")
@@ -85,19 +85,13 @@ def decide(
     judged = judge(pop.numbers, shown["recent_rate"], known, age, policy.congestion)
     shown |= {"trial_growth": judged.trial_growth, "not_helped": judged.not_helped}
 
-    given = {name: prefixes.columns[name] for name, _ in UNIT_KEY} | {name: shown[name] for name in _GIVEN}
-    given |= {"src_pop": pop, "benefit": judged.benefit, "expected_benefit": judged.expected_benefit}
+    given = {name: shown[name] for name in _GIVEN}
+    given |= {"benefit": judged.benefit, "expected_benefit": judged.expected_benefit}
     law = as_json(policy, ("congestion", "congestion_damping"), pops=[name.decode() for name in pop.texts])
     tables = Rows(Frame(_SEEN, shown), np.arange(len(pop))), Rows(left, at_left), Rows(words, at_word)
     groups = (pop.numbers + 1).astype(np.uint32)
-    decided = step("congestion", now, law, tables, DECIDED, given, frozen, groups)
+    decided = step("congestion", now, law, prefixes, tables, DECIDED, given, frozen, groups)
     return decided if everyone else decided[_worth_writing(decided)]
-
-
-def least_low_rounds(law: CongestionPolicy) -> int:
-    """With fewer low rounds than this in the window no prefix can be chosen: an excess over `enter_duty` that
-    `min_rounds` low ones show, fewer cannot."""
-    return law.min_rounds
 
 
 def _shown(seen: Frame, at: NDArray[np.intp]) -> dict[str, NDArray[Any]]:

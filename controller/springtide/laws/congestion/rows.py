@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from springtide.frame import Frame
-from springtide.laws.congestion.law import DECIDED, EVIDENCE, PREVIOUS, least_low_rounds
+from springtide.laws.congestion.law import DECIDED, EVIDENCE, PREVIOUS
 from springtide.laws.rows import TABLE, Decisions
 from springtide.policy import Policy
 from springtide.store import Param, Row, Store
@@ -41,7 +41,8 @@ def evidence(store: Store, round_unix_s: int, policy: Policy, last_unix_s: int, 
         "low_share": law.low_share,
         "min_prefixes": law.min_prefixes,
         "discount_percent": round(100 * law.bbr_discount),
-        "least_low": least_low_rounds(law) if least_low is None else least_low,
+        # No prefix is chosen with fewer: what it exceeds `enter_duty` by, `min_rounds` low ones show at least.
+        "least_low": law.min_rounds if least_low is None else least_low,
         "recent_rounds": law.benefit_rounds,
         "last_s": last_unix_s,
     }

@@ -60,9 +60,9 @@ def decide(now: int, policy: Policy, observed: Table | Frame, last: Frame, froze
     )
     shown = taken_at(seen, {*_KEPT, "mean_cwnd", window}, at_seen, UNSEEN)
     evidence = Frame(_SEEN, {**shown, "window": shown[window].astype(np.float64), "turn": _turns(policy, now, pairs)})
-    given = {name: shown[name] for name in _KEPT} | {name: pairs.columns[name] for name, _ in UNIT_KEY}
+    given = {name: shown[name] for name in _KEPT}
     tables = Rows(evidence, np.arange(len(pairs))), Rows(last, at_last), Rows(overrides, at_override)
-    return step("initcwnd", now, as_json(policy, ("initcwnd", "damping")), tables, DECIDED, given, frozen)
+    return step("initcwnd", now, as_json(policy, ("initcwnd", "damping")), pairs, tables, DECIDED, given, frozen)
 
 
 # Columns that time ends; those that the loss guard remembers stay.

@@ -34,11 +34,11 @@ def decide(now: int, policy: Policy, observed: Frame, last: Frame, frozen: Colle
     words = _words(policy, now)
     paths, (at_seen, at_last, at_word) = placed(observed, last, words)
     shown = taken_at(observed, [name for name, _ in SEEN], at_seen, _UNSEEN)
-    given = {name: paths.columns[name] for name, _ in UNIT_KEY} | shown
     tables = Rows(observed, at_seen), Rows(last, at_last), Rows(words, at_word)
     # A value outlives the bundle that carries it.
     window_s = max(policy.recovery.window_rounds * policy.round.interval_s, policy.bundle.ttl_s)
-    return step("recovery", now, as_json(policy, ("recovery",), window_s=window_s), tables, DECIDED, given, frozen)
+    law = as_json(policy, ("recovery",), window_s=window_s)
+    return step("recovery", now, law, paths, tables, DECIDED, shown, frozen)
 
 
 def named(policy: Policy, now: int) -> dict[str, dict[Path, float]]:

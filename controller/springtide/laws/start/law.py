@@ -71,11 +71,10 @@ def decide(
         shown = taken_at(observed, [*_KEPT, "path_rate"], at_seen, UNSEEN)
     group = coded(groups.columns["group"] if units is groups else taken_at(groups, ["group"], at_group)["group"])
     # Columns that no step changes are not copied.
-    given = {name: units.columns[name] for name, _ in UNIT_KEY} | {name: shown[name] for name in _KEPT}
-    given |= {"seen_path_rate": shown["path_rate"], "src_pop": coded(units.columns["src_pop"]), "group": group}
+    given = {name: shown[name] for name in _KEPT} | {"seen_path_rate": shown["path_rate"], "group": group}
     tables = Rows(observed, at_seen), Rows(previous, at_previous), Rows(overrides, at_override)
     law = as_json(policy, ("start", "damping", "enforce"), without=list(without))
-    return step("start", now, law, tables, DECIDED, given, frozen, _numbers(group))
+    return step("start", now, law, units, tables, DECIDED, given, frozen, _numbers(group))
 
 
 def _overrides(policy: Policy, now: int) -> Frame:
