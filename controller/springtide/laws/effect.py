@@ -151,9 +151,9 @@ def grouped(rows: Iterable[Item], of: Callable[[Item], str]) -> list[tuple[str, 
     return sorted(groups.items())
 
 
-def size_group(least_bytes: int) -> str:
-    """A class of sizes of objects, in words."""
-    return f"from {least_bytes // 1000:,} kB"
+def by_size(rows: Iterable[Item], of: Callable[[Item], int]) -> list[tuple[str, list[Item]]]:
+    """Rows by the class of their object's size, in words; the smallest first."""
+    return [(f"from {int(size) // 1000:,} kB", own) for size, own in grouped(rows, lambda row: f"{of(row):012}")]
 
 
 def _share(log2: float) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from springtide.laws.base import Figure
 from springtide.laws.congestion.rows import DECISIONS
-from springtide.laws.effect import SPAN, BenefitLine, Effect, difference, grouped, size_group
+from springtide.laws.effect import SPAN, BenefitLine, Effect, by_size, difference, grouped
 from springtide.store import Row, Store
 
 # The least microseconds of each group of round-trip times.
@@ -117,10 +117,8 @@ def growth_lines(rows: list[Row], quantile: float) -> list[BenefitLine]:
 def size_lines(rows: list[Row], quantile: float) -> list[BenefitLine]:
     """Goodput by size of object: rows with pop, size_class_bytes, held_out, log2_goodput."""
     return [
-        BenefitLine(
-            "congestion", "goodput p10", "object size", size_group(int(size)), _effect(own, "log2_goodput", quantile)
-        )
-        for size, own in grouped(rows, lambda row: f"{row['size_class_bytes']:012}")
+        BenefitLine("congestion", "goodput p10", "object size", size, _effect(own, "log2_goodput", quantile))
+        for size, own in by_size(rows, lambda row: row["size_class_bytes"])
     ]
 
 

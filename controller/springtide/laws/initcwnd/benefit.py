@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from springtide.laws.effect import SPAN, BenefitLine, difference, grouped, size_group
+from springtide.laws.effect import SPAN, BenefitLine, by_size, difference, grouped
 from springtide.store import Row
 
 # A PoP has so few edges held out that only the fleet together has many: by edges the least is lower than by prefixes.
@@ -38,8 +38,8 @@ def edge_lines(rows: list[Row], held_out: Iterable[str], quantile: float) -> lis
     """
     held = frozenset(held_out)
     lines = []
-    for size, own in grouped(rows, lambda row: f"{row['size_class_bytes']:012}"):
-        lines.append(_edge_line(own, held, "object size", size_group(int(size)), quantile))
+    for size, own in by_size(rows, lambda row: row["size_class_bytes"]):
+        lines.append(_edge_line(own, held, "object size", size, quantile))
     for pop, own in grouped(rows, lambda row: str(row["src_pop"])):
         lines.append(_edge_line(own, held, "PoP", pop, quantile))
     lines.append(_edge_line(rows, held, "all", "all", quantile))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from springtide.laws.effect import SPAN, BenefitLine, Effect, grouped, size_group
+from springtide.laws.effect import SPAN, BenefitLine, Effect, by_size, grouped
 from springtide.laws.paired import contrasts, middle
 from springtide.laws.switchback import block, counts, disable_tests, turn
 from springtide.policy import Policy
@@ -116,10 +116,10 @@ def of_switchback(rows: Iterable[Row], policy: Policy) -> list[BenefitLine]:
 
     # A period in which a pair had both is of two policies.
     found = [side(row) for row in rows if not (row.get("was_given") and row.get("was_off"))]
-    sizes = grouped(found, lambda one: f"{one.row['size_class_bytes']:012}")
+    sizes = by_size(found, lambda one: one.row["size_class_bytes"])
     pops = grouped(found, lambda one: str(one.row["src_pop"]))
     return [
-        *(_times("object size", size_group(int(size)), own, "switchback") for size, own in sizes),
+        *(_times("object size", size, own, "switchback") for size, own in sizes),
         *(_times("PoP", pop, own, "switchback") for pop, own in pops),
         _times("all", "all", found, "switchback"),
         _resent("all", "all", found, "switchback"),
