@@ -31,6 +31,11 @@ def show(unix_s: int) -> str:
     return datetime.fromtimestamp(unix_s, UTC).strftime(FORMAT)
 
 
+def when(unix_s: int | None) -> str:
+    """The same; None is never."""
+    return "never" if unix_s is None else show(unix_s)
+
+
 def parse(text: str) -> int:
     """2026-01-02T03:05:00Z as seconds since the epoch. Raises ValueError for any other form."""
     moment = datetime.strptime(text, FORMAT).replace(tzinfo=UTC)

@@ -8,6 +8,7 @@ from functools import partial
 
 from springtide import _core, instants
 from springtide._core import KERNEL_DEFAULT
+from springtide.instants import when
 from springtide.laws.base import Lines
 from springtide.laws.initcwnd import edges
 from springtide.laws.initcwnd.decision import Action, Decision, is_left_out
@@ -28,7 +29,7 @@ def labelled(decision: Decision, policy: Policy, became: Sequence[tuple[str, str
         verdict = f"{decision.initcwnd} segments"
         ends = decision.round + policy.bundle.ttl_s
         if is_left_out(decision, ends):
-            late = f"of bundles: they would expire at {instants.show(ends)}, it at {_show(decision.expires_at)}"
+            late = f"of bundles: they would expire at {instants.show(ends)}, it at {when(decision.expires_at)}"
         elif policy.advises:
             verdict = f"new connections would start with {verdict}"
     elif decision.action is Action.WITHDRAW:
@@ -104,15 +105,12 @@ def _because(d: Decision, policy: Policy) -> str:
         ]
         return f"until {found[0].until}: {found[0].reason}" if found else "the policy of that round overrode it"
     if d.reason == "expired":
-        return (
-            f"{seen}, {needed} are needed; the evidence of {since} was the last, and expired at {_show(d.expires_at)}"
-        )
+        return f"{seen}, {needed} are needed; the evidence of {since} was the last, and expired at {when(d.expires_at)}"
     if d.reason in ("held_thin_evidence", "held_no_evidence"):
-        return f"{seen}, {needed} are needed; the value of {since} stays until {_show(d.expires_at)}"
+        return f"{seen}, {needed} are needed; the value of {since} stays until {when(d.expires_at)}"
     if d.reason == "held_incomplete_input":
-        return (
-            f"too little of the round arrived from {d.src_pop}; the value of {since} stays until {_show(d.expires_at)}"
-        )
+        missing = f"too little of the round arrived from {d.src_pop}"
+        return f"{missing}; the value of {since} stays until {when(d.expires_at)}"
     if d.smoothed_cwnd is None:
         return f"{seen}{observed}, {needed} are needed, and no earlier value is alive"
     if d.previous_cwnd is None:
@@ -134,9 +132,7 @@ def _limit(d: Decision, policy: Policy) -> str:
         "receiver_limited": f"but the median peer's advertised window holds {d.receiver_cwnd or 0.0:.0f}",
         "loss_guard": f"but {young} {started}{timeouts}: it falls to {_clean(d)}",
         "loss_guard_hold": f"but {d.harmful_initcwnd} did harm, and the ceiling is {d.ceiling_initcwnd}"
-        + (
-            f" until {_show(d.guard_until)} at least" if (d.guard_until or 0) > d.round else " until it is judged clean"
-        ),
+        + (f" until {when(d.guard_until)} at least" if (d.guard_until or 0) > d.round else " until it is judged clean"),
         "loss_guard_step": f"but {d.harmful_initcwnd} did harm: one step above {d.clean_initcwnd}, where no more "
         "was lost than may be",
         "held_hysteresis": f"too close to {d.previous_initcwnd} to be worth a change",
@@ -155,7 +151,7 @@ def _change(d: Decision, policy: Policy) -> str:
     missing = law.min_connections - d.connections_earned
     more = f"{missing} more connection{'s' if missing != 1 else ''} with a full window acknowledged within one round"
     if d.reason in ("held_thin_evidence", "held_no_evidence"):
-        return f"{more}; or no such evidence until {_show(d.expires_at)}, when it is withdrawn"
+        return f"{more}; or no such evidence until {when(d.expires_at)}, when it is withdrawn"
     own = {
         "override": "the override's end, or another policy",
         "clamped_to_cmax": f"a window below {law.cmax} in the next round, or another initcwnd.cmax",
@@ -163,9 +159,9 @@ def _change(d: Decision, policy: Policy) -> str:
         "careful": "another window in the next round, or initcwnd.careful: false",
         "receiver_limited": "larger receive buffers at the peers (tcp_rmem[1] at least twice the wanted window)",
         "loss_guard": f"{judged} that lose nothing, then steps of a factor {law.loss_step:g}; "
-        f"those beyond the ceiling not before {_show(d.guard_until)}",
+        f"those beyond the ceiling not before {when(d.guard_until)}",
         "loss_guard_hold": f"{judged} that lose nothing ({d.trial_young} so far)"
-        + (f", from {_show(d.guard_until)} on" if (d.guard_until or 0) > d.round else ""),
+        + (f", from {when(d.guard_until)} on" if (d.guard_until or 0) > d.round else ""),
         "loss_guard_step": f"{judged} that lose nothing: the next step; harm: back to {d.clean_initcwnd} at once",
         "held_damping": f"a fall at once; a rise when the penalty is below {policy.damping.reuse_below:g}",
         "switchback": f"the pair's next turn to be on, {_next_on(d, policy)}",
@@ -192,10 +188,6 @@ def _clean(d: Decision) -> str:
     if d.clean_initcwnd is None:
         return "the smallest window, as no larger one was judged clean"
     return f"{d.clean_initcwnd}, the last window that was judged clean"
-
-
-def _show(unix_s: int | None) -> str:
-    return "never" if unix_s is None else instants.show(unix_s)
 
 
 def left_out(d: Decision, policy: Policy) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from springtide import instants
+from springtide.instants import when
 from springtide.laws.base import Lines
 from springtide.laws.entry import Part
 from springtide.laws.standing import Held, Standing, named
@@ -75,7 +75,7 @@ def _verdict(row: Row, policy: Policy) -> str:
         text += f" at {mbit(row['connection_rate'])}, all that start at once at {mbit(row['path_rate'])}"
     ends = row["round"] + policy.bundle.ttl_s
     if is_left_out(row, ends):
-        text += f"; left out of bundles: its evidence expires at {_show(row['expires_at'])}, they at {_show(ends)}"
+        text += f"; left out of bundles: its evidence expires at {when(row['expires_at'])}, they at {when(ends)}"
     would = "new connections would start with " if policy.advises else ""
     return f"{would}{text}; only on edges that enforce by bpf"
 
@@ -135,11 +135,7 @@ def _change(row: Row, policy: Policy) -> str:
     if (row["hold_until"] or 0) > row["round"]:
         # A trial that was only slower, or not faster, leaves no ceiling.
         where = f"near {mbit(row['harmful_rate'])} " if row["harmful_rate"] else ""
-        return f"a fall at once; {where}nothing is tried before {_show(row['hold_until'])}"
+        return f"a fall at once; {where}nothing is tried before {when(row['hold_until'])}"
     if not row["window"]:
         return f"{law.min_connections} connections that meet the path, or a group of {law.group_units} units that do"
     return "a path that proves more, on trial first; less, or losses in first flights, at once"
-
-
-def _show(unix_s: int | None) -> str:
-    return "never" if unix_s is None else instants.show(unix_s)
