@@ -49,11 +49,8 @@ class Values:
 
     def is_near(self, other: Values, factor: float) -> bool:
         """True where no value is more than `factor` times the other, and none is there in one of them only."""
-        pairs = (
-            (self.window or None, other.window or None),
-            (self.start_rate, other.start_rate),
-            (self.connection_rate, other.connection_rate),
-        )
+        ours, theirs = ((one.window or None, one.start_rate, one.connection_rate) for one in (self, other))
+        pairs = zip(ours, theirs, strict=True)
         return all(a == b or (a is not None and b is not None and max(a, b) <= factor * min(a, b)) for a, b in pairs)
 
 

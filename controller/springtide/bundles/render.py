@@ -144,7 +144,7 @@ class _Merged:
         self._receive: Mapping[str, Mapping[str, int]] = {}
         if policy.enforce.receive_windows:
             starts = (
-                (name, one.prefix, _window(one))
+                (name, one.prefix, one.largest_window)
                 for edge, name in fleet.edges().items()
                 for part in self._parts(edge, policy.enforce_of(edge, name, round_unix_s).by)
                 for one in part
@@ -178,9 +178,3 @@ class _Merged:
             elif (prefix := parse_prefix(text)) is not None:
                 usable.append((prefix_order(prefix), entry))
         return [entry for _, entry in sorted(usable, key=lambda pair: pair[0])]
-
-
-def _window(one: Part) -> int:
-    """The largest with which connections may start."""
-    trial = None if one.trial is None else one.trial.initcwnd
-    return max(one.initcwnd or 0, trial or 0)

@@ -132,10 +132,8 @@ def _bounds(bundle: Bundle, context: Context) -> Iterator[Finding]:
     if paced:
         high, named = context.policy.start.cmax, "the kernel's {low} to start.cmax"
     for index, entry in enumerate(bundle.entries):
-        windows = [("initcwnd", entry.initcwnd)]
-        if entry.trial is not None:
-            windows.append(("trial.initcwnd", entry.trial.initcwnd))
-        for field, window in windows:
+        for field, part in (("initcwnd", entry), ("trial.initcwnd", entry.trial)):
+            window = None if part is None else part.initcwnd
             if window is not None and not low <= window <= high:
                 message = f"{window} is outside {named.format(low=low)} = {high}"
                 yield f"entries[{index}].{field}", message, "decide the round again under this policy"
@@ -178,11 +176,9 @@ def _opted_out(bundle: Bundle, context: Context) -> Iterator[Finding]:
 
 def _congestion_values(bundle: Bundle, _: Context) -> Iterator[Finding]:
     for index, entry in enumerate(bundle.entries):
-        if (one := entry.congestion) is None:
-            continue
-        field = f"entries[{index}].congestion"
-        if one.algorithm != "bbr":
-            yield f"{field}.algorithm", f"is {one.algorithm!r}, not 'bbr'", "leave out prefixes that keep the default"
+        if (one := entry.congestion) is not None and one.algorithm != "bbr":
+            field = f"entries[{index}].congestion.algorithm"
+            yield field, f"is {one.algorithm!r}, not 'bbr'", "leave out prefixes that keep the default"
 
 
 def _congestion_size(bundle: Bundle, context: Context) -> Iterator[Finding]:

@@ -314,10 +314,7 @@ def _starts(bundle: Bundle) -> dict[str, tuple[int, object]]:
     if bundle.by == "routes":
         return {prefix: (window, None) for prefix, window in bundle.windows.items()}
     return {
-        one.prefix: (
-            max(one.initcwnd or 0, one.trial.initcwnd or 0 if one.trial else 0),
-            (one.start_rate, one.connection_rate, one.trial),
-        )
+        one.prefix: (one.largest_window, (one.start_rate, one.connection_rate, one.trial))
         for one in bundle.entries
         if (one.initcwnd, one.start_rate, one.trial) != (None, None, None)
     }
@@ -325,12 +322,12 @@ def _starts(bundle: Bundle) -> dict[str, tuple[int, object]]:
 
 def _congestion_controls(bundle: Bundle) -> dict[str, tuple[str, int, bool]]:
     """Prefix -> algorithm, from how many bytes on it acts, and whether it acts at all."""
-    found = bundle.congestion
-    if bundle.by == "bpf":
-        return {prefix: (one.algorithm, one.from_bytes, True) for prefix, one in found.items()}
-    # From the first byte on, or never.
-    least = {prefix: 0 if one.always else one.from_bytes for prefix, one in found.items()}
-    return {prefix: (one.algorithm, least[prefix], not least[prefix]) for prefix, one in found.items()}
+    found = {}
+    for prefix, one in bundle.congestion.items():
+        # By routes from the first byte on, or never.
+        least = 0 if bundle.by == "routes" and one.always else one.from_bytes
+        found[prefix] = one.algorithm, least, bundle.by == "bpf" or least == 0
+    return found
 
 
 def looked_at(

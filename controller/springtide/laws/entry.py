@@ -38,6 +38,12 @@ class Part:
             return [] if _IS_LIST[name] else None
         raise AttributeError(f"no part of a bundle has {name}")
 
+    @property
+    def largest_window(self) -> int:
+        """The largest window with which connections may start, on trial or not; 0 is none."""
+        on_trial = None if self.trial is None else self.trial.initcwnd
+        return max(self.initcwnd or 0, on_trial or 0)
+
     def but(self, **values: Any) -> Part:
         """The same with other values."""
         return Part(**{**vars(self), **values})
