@@ -155,7 +155,7 @@ def test_switching_finds_the_truth_that_a_plain_comparison_misses() -> None:
 
 
 def shared_day(seed: int, *, bottleneck: bool) -> list[dict[str, Any]]:
-    """Rows as shares.read gives them: the bottleneck above, or a path that nobody shares."""
+    """Rows as shares.FLIGHTS gives them: the bottleneck above, or a path that nobody shares."""
     draw = np.random.default_rng(seed)
     rows = []
     for moment in range(DAY, DAY + 86_400, INTERVAL):

@@ -155,7 +155,7 @@ class Start(base.Law):
     ) -> list[BenefitLine]:
         lines = _BESIDE.lines(store, span)
         if policy.experiment.kind == "share":
-            lines += shares.lines(shares.read(store, span), policy)
+            lines += shares.lines(store.query(shares.FLIGHTS, span), policy)
         return lines
 
     def treated_step(self, found: base.Treated) -> base.Step:

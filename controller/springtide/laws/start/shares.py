@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from springtide.laws.effect import SPAN, BenefitLine
 from springtide.laws.paired import contrasts, middle
 from springtide.laws.switchback import block, counts, turn
 from springtide.policy import Policy
-from springtide.store import Row, Store
+from springtide.store import Row
 
 METHOD = "randomised share"
 
-# A trial without values is the experiment's: the law's own trials are always of something. Only where both are there.
-_FLIGHTS = f"""
+# A row a round, round of the bundle, unit and arm. A trial without values is the experiment's: the law's own trials are
+# always of something. Only where both are there.
+FLIGHTS = f"""
 select
     toUnixTimestamp(round) as round_s, toUnixTimestamp(started_round) as started_s, pop,
     if(dst_pop != '', toString(dst_pop), springtide_prefix_text(ip_version, client_prefix)) as destination,
@@ -29,11 +30,6 @@ where {SPAN} and started_step = 0 and handshake_resent = 0 and (
 group by round_s, started_s, pop, destination, ip_version, treated
 order by round_s, started_s, pop, destination, ip_version, treated
 """
-
-
-def read(store: Store, span: Mapping[str, int]) -> list[Row]:
-    """A row a round, round of the bundle, unit and arm. Raises StoreError."""
-    return store.query(_FLIGHTS, span)
 
 
 def lines(rows: Iterable[Row], policy: Policy) -> list[BenefitLine]:
