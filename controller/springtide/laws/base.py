@@ -21,6 +21,7 @@ from springtide.laws.columns import Rows, begins
 from springtide.laws.effect import BenefitLine
 from springtide.laws.entry import Part
 from springtide.laws.rows import Decisions
+from springtide.laws.units import keys
 from springtide.metrics import Gauges, Metric
 from springtide.observe.completeness import Input, inputs, lacking
 from springtide.policy import Policy
@@ -268,7 +269,7 @@ class Law(Protocol):
         values = [np.nan_to_num(decided[name]) for name in self.values]
         acts = np.logical_or.reduce([one > 0 for one in values])
         found = zip(*(one[acts].tolist() for one in values), strict=True)
-        return dict(zip(self.decisions.keys(decided[acts]).tolist(), found, strict=True))
+        return dict(zip(keys(decided[acts]).tolist(), found, strict=True))
 
     def latest(self, store: Store, until_unix_s: int) -> int | None:
         """The newest round up to `until` that has decisions."""
@@ -454,8 +455,8 @@ def decided_by(law: str, how: str = "") -> str:
 
 
 def pops_of(rows: Rows) -> set[str]:
-    """The names in the first column, which is PoPs."""
-    names = (rows.columns if isinstance(rows, Frame) else rows)[rows.dtype.names[0]]
+    """The PoPs that the rows' paths begin at."""
+    names = (rows.columns if isinstance(rows, Frame) else rows)["src_pop"]
     return {name.decode() for name in names[begins(names)].tolist()}
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from springtide import _core, instants
 from springtide.errors import StoreError
 from springtide.frame import Coded, Frame
-from springtide.laws.columns import Bits, Keys, begins, coded, same
+from springtide.laws.columns import Bits, begins, coded, same
 from springtide.laws.units import UNIT_KEY, keys, width
 from springtide.policy import MAX_HISTORY_S
 from springtide.store import Row, Store
@@ -109,8 +109,7 @@ class Decisions:
         # One thread reads each part in its order, and nothing is sorted.
         found = self._last(store, newest, TABLE, "settings prefer_column_name_to_alias = 1, max_threads = 1", expected)
         # A path may have two rows in a round that was decided twice, and not merged since. To merge costs a fifth.
-        own = (self.previous.names or ())[: len(UNIT_KEY)]
-        if not np.logical_or.reduce([begins(found.columns[name]) for name in own]).all():
+        if not np.logical_or.reduce([begins(found.columns[name]) for name, _ in UNIT_KEY]).all():
             found = self._last(store, newest, f"{TABLE} final", _BY_COLUMN, expected)
         return found
 
@@ -186,12 +185,13 @@ class Decisions:
                 "policy_version": Coded(np.array([policy_version.encode()], "S12"), every),
             }
             store.insert_columns(TABLE, {**head, **self._columns(decided)})
-        stale = present[~np.isin(self.keys(present), self.keys(decided))] if len(present) else present
+        stale = present[~np.isin(keys(present), keys(decided))] if len(present) else present
         if len(stale):
+            paths = [f"{src.decode()} {to.decode()} {version}" for src, to, version, *_ in stale.tolist()]
             store.execute(
                 f"delete from {TABLE} where round = fromUnixTimestamp({{round:UInt32}}) and part = '{self.part}' "
                 "and concat(src_pop, ' ', destination, ' ', toString(ip_version)) in {stale:Array(String)}",
-                {"round": round_unix_s, "stale": self.texts(stale)},
+                {"round": round_unix_s, "stale": paths},
             )
         if self._stored(store, round_unix_s) != count and self._stored(store, round_unix_s, "final") != count:
             when = instants.show(round_unix_s)
@@ -210,23 +210,13 @@ class Decisions:
         )
         return int(found["n"])
 
-    def keys(self, decided: Frame) -> Keys:
-        """Keys that distinguish rows."""
-        return keys(decided)
-
-    def texts(self, decided: Frame) -> list[str]:
-        """Each row's source, destination and IP version."""
-        paths = zip(*(decided[name].tolist() for name, _ in UNIT_KEY), strict=True)
-        return [f"{src.decode()} {destination.decode()} {version}" for src, destination, version in paths]
-
     def _columns(self, decided: Frame) -> Columns:
         """As the table has them: null where nothing is known."""
         columns = dict(decided.columns)
         for name in self.names:
             if words := self._words(name):
                 columns[name] = Coded(np.array([word.encode() for word in words]), decided[name])
-        for name in self.names:
-            if name in self.instants:
+            elif name in self.instants:
                 columns[name] = np.ma.array(decided[name], mask=decided[name] == 0)
             elif self.decided[name].kind == "f":
                 columns[name] = np.ma.array(decided[name], mask=np.isnan(decided[name]))
