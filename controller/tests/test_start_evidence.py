@@ -217,8 +217,8 @@ def test_sketches_of_rounds_merge() -> Iterator[Rolled]:
 def parts(rolled: Rolled, src: str, to: str, version: int) -> dict[str, float]:
     unit = (rolled.prefix + src, rolled.prefix + to, version)
     units = np.array([unit], [("src_pop", "S64"), ("destination", "S64"), ("ip_version", "u1")])
-    table = edge_parts(rolled.opened(), ROUND, ROUND - 2 * INTERVAL, Frame.of(units))
-    return {row["edge"].decode().removeprefix(rolled.prefix): row["part"].item() for row in table}
+    [own] = edge_parts(rolled.opened(), ROUND, ROUND - 2 * INTERVAL, Frame.of(units)).values()
+    return {edge.removeprefix(rolled.prefix): part for edge, part in own.items()}
 
 
 @together

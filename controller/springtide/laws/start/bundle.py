@@ -11,28 +11,15 @@ import numpy as np
 from springtide._core import KERNEL_DEFAULT, MAX_DEFAULT_RESENT, MAX_RATE, MIN_RATE, USUAL_MSS, brakes
 from springtide.fleet import Fleet
 from springtide.frame import Frame
-from springtide.laws.columns import Table
 from springtide.laws.destinations import Owned, prefixes
 from springtide.laws.entry import Part, paced, path_name
+from springtide.laws.start.evidence import Parts
 from springtide.laws.start.gain import gain_us, transfer_us
 from springtide.laws.switchback import turn, untreated_permille
 from springtide.policy import Policy
 from springtide.store import Row
 
-# A unit: source PoP, destination, IP version.
-Unit = tuple[str, str, int]
-# Each edge's part of a unit's starts, by unit. They may add up to more than 1 (evidence.bounded_parts).
-Parts = Mapping[Unit, Mapping[str, float]]
 _NOBODY: Mapping[str, float] = {}
-
-
-def parts(table: Table) -> Parts:
-    """PARTS rows (evidence.py) by unit and edge."""
-    found: dict[Unit, dict[str, float]] = {}
-    names = ("src_pop", "destination", "ip_version", "edge", "part")
-    for src, destination, version, edge, part in zip(*(table[name].tolist() for name in names), strict=True):
-        found.setdefault((src.decode(), destination.decode(), version), {})[edge.decode()] = part
-    return found
 
 
 def by_gain(decided: Frame) -> Frame:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from springtide.frame import Frame
@@ -26,8 +28,9 @@ SHOWN = np.dtype(
 GROUPED = np.dtype([*UNIT_KEY, ("group", "S64")])
 
 _CONNECTIONS = np.dtype([*UNIT_KEY, ("edge", "S64"), ("starts", "<f8")])
-# Each edge's part of a unit's path rate.
-PARTS = np.dtype([*UNIT_KEY, ("edge", "S64"), ("part", "<f8")])
+# Each edge's part of a unit's path rate, by source PoP, destination and IP version. They may add up to more than 1
+# (bounded_parts).
+Parts = Mapping[tuple[str, str, int], Mapping[str, float]]
 # The largest part of one of three edges or more: it may have invented what begins there.
 _MOST = 0.5
 
@@ -51,10 +54,9 @@ def observe(store: Store, round_unix_s: int, law: StartPolicy) -> Frame:
     return store.frame(sql("start/evidence"), SHOWN, parameters, units)
 
 
-def edge_parts(store: Store, round_unix_s: int, since_unix_s: int, units: Frame) -> Table:
-    """Each edge's part of the path's rate of these units, as PARTS rows: by the connections that began there in the
-    rounds since < round <= until. Every edge that the fleet has in the unit's PoP has one.
-    Raises StoreError."""
+def edge_parts(store: Store, round_unix_s: int, since_unix_s: int, units: Frame) -> Parts:
+    """Each edge's part of the path's rate of these units: by the connections that began there in the rounds since <
+    round <= until. Every edge that the fleet has in the unit's PoP has one. Raises StoreError."""
     started = store.columns(
         """
         select
@@ -76,29 +78,28 @@ def edge_parts(store: Store, round_unix_s: int, since_unix_s: int, units: Frame)
         _CONNECTIONS,
         {"round_s": round_unix_s, "since_s": since_unix_s},
     )
-    edges: dict[bytes, list[bytes]] = {}
+    of_pops: dict[bytes, list[bytes]] = {}
     for row in store.query("select edge, pop from fleet_edges order by pop, edge"):
-        edges.setdefault(row["pop"].encode(), []).append(row["edge"].encode())
+        of_pops.setdefault(row["pop"].encode(), []).append(row["edge"].encode())
     wanted = units[np.argsort(keys(units), kind="stable")]
-    found = [_parts(pop, names, started, wanted[wanted["src_pop"] == pop]) for pop, names in edges.items()]
-    every = np.concatenate([np.zeros(0, PARTS), *found])
-    return every[np.argsort(keys(every), kind="stable")]
+    found: dict[tuple[str, str, int], dict[str, float]] = {}
+    for pop, edges in of_pops.items():
+        own, names = wanted[wanted["src_pop"] == pop], [edge.decode() for edge in edges]
+        parts = bounded_parts(_starts(edges, started[started["src_pop"] == pop], own)).tolist()
+        for to, version, part in zip(own["destination"].tolist(), own["ip_version"].tolist(), parts, strict=True):
+            found[pop.decode(), to.decode(), version] = dict(zip(names, part, strict=True))
+    return found
 
 
-def _parts(pop: bytes, edges: list[bytes], started: Table, units: Frame) -> Table:
-    own = started[started["src_pop"] == pop]
+def _starts(edges: list[bytes], started: Table, units: Frame) -> Floats:
+    """Connections that began, by (unit, edge)."""
     counts = np.zeros((len(units), len(edges)))
-    own_keys, unit_keys = keys(own), keys(units)
+    own_keys, unit_keys = keys(started), keys(units)
     for at, edge in enumerate(edges):
-        of_edge = own["edge"] == edge
+        of_edge = started["edge"] == edge
         rows = located(own_keys[of_edge], unit_keys)
-        counts[rows >= 0, at] = own["starts"][of_edge][rows[rows >= 0]]
-    parts = np.zeros((len(units), len(edges)), PARTS)
-    for name in ("src_pop", "destination", "ip_version"):
-        parts[name] = units[name][:, None]
-    parts["edge"] = np.array(edges, "S64")[None, :]
-    parts["part"] = bounded_parts(counts)
-    return parts.reshape(-1)
+        counts[rows >= 0, at] = started["starts"][of_edge][rows[rows >= 0]]
+    return counts
 
 
 def bounded_parts(starts: Floats) -> Floats:

@@ -15,7 +15,7 @@ from springtide.laws.columns import Bits, taken_at
 from springtide.laws.effect import BenefitLine
 from springtide.laws.standing import standing
 from springtide.laws.start import bundle, shares
-from springtide.laws.start.evidence import OBSERVED, SHOWN, edge_parts, observe
+from springtide.laws.start.evidence import OBSERVED, SHOWN, Parts, edge_parts, observe
 from springtide.laws.start.explain import became, labelled
 from springtide.laws.start.groups import PLACE, places, regions
 from springtide.laws.start.groups import named as group_names
@@ -170,9 +170,9 @@ class Start(base.Law):
 START = Start()
 
 
-def _parts(store: Store, policy: Policy, round_unix_s: int, decided: Frame) -> bundle.Parts:
+def _parts(store: Store, policy: Policy, round_unix_s: int, decided: Frame) -> Parts:
     since = round_unix_s - _PARTS_ROUNDS * policy.round.interval_s
-    return bundle.parts(edge_parts(store, round_unix_s, since, decided))
+    return edge_parts(store, round_unix_s, since, decided)
 
 
 def _seen(store: Store, policy: Policy, round_unix_s: int) -> tuple[Frame, Frame]:
