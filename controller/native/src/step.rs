@@ -139,7 +139,7 @@ impl Table {
         let length = found
             .columns
             .iter()
-            .map(|column| column.column().len())
+            .map(|column| column.column().rows())
             .min()
             .unwrap_or(0);
         let is_within = |&row: &i64| usize::try_from(row).map_or(row == -1, |row| row < length);
@@ -230,7 +230,7 @@ fn decide_part<P: Part>(
         .iter_mut()
         .map(Numbers::column_mut)
         .collect::<PyResult<Vec<_>>>()?;
-    if frozen.cells().len() != count || columns.iter().any(|column| column.len() != count) {
+    if frozen.cells().len() != count || columns.iter().any(|column| column.rows() != count) {
         return Err(PyValueError::new_err("columns are of different lengths"));
     }
     if groups.cells().iter().any(|&group| group as usize > count) {

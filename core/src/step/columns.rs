@@ -23,7 +23,7 @@ pub enum Column<'a> {
 impl Column<'_> {
     /// Number of rows.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn rows(&self) -> usize {
         match self {
             Self::U8(cells) => cells.len(),
             Self::U16(cells) => cells.len(),
@@ -32,12 +32,6 @@ impl Column<'_> {
             Self::F64(cells) => cells.len(),
             Self::U64(cells) => cells.len(),
         }
-    }
-
-    /// Says whether there are no rows.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Hands each of these rows' number over with its place among them; row -1 has none.
@@ -80,7 +74,7 @@ pub enum ColumnMut<'a> {
 impl ColumnMut<'_> {
     /// Number of rows.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn rows(&self) -> usize {
         match self {
             Self::U8(cells) => cells.len(),
             Self::U16(cells) => cells.len(),
@@ -90,19 +84,13 @@ impl ColumnMut<'_> {
         }
     }
 
-    /// Says whether there are no rows.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Writes numbers from this row on. Counters stop at the most that their column holds.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a cast of a double to a whole number saturates"
     )]
-    fn fill(&mut self, first: usize, numbers: impl Iterator<Item = f64>) {
+    pub(super) fn fill(&mut self, first: usize, numbers: impl Iterator<Item = f64>) {
         macro_rules! fill {
             ($cells:ident, $number:ty) => {
                 $cells[first..]
@@ -204,19 +192,6 @@ pub trait Columns: Sized + Clone {
     fn zeros() -> Self;
 }
 
-/// No columns: of a part for which operators have no word.
-impl Columns for () {
-    const COLUMNS: &'static [Form] = &[];
-
-    fn read(_: &[Column<'_>], _: &[i64], _: &mut [Self]) {}
-
-    fn write(_: &[Self], _: &mut [ColumnMut<'_>], _: usize) {}
-
-    fn unknown() -> Self {}
-
-    fn zeros() -> Self {}
-}
-
 pub(super) fn each<R, T: Cell>(
     column: &Column<'_>,
     rows: &[i64],
@@ -224,10 +199,6 @@ pub(super) fn each<R, T: Cell>(
     put: impl Fn(&mut R, T),
 ) {
     column.each(rows, |place, number| put(&mut block[place], T::of(number)));
-}
-
-pub(super) fn fill(column: &mut ColumnMut<'_>, first: usize, numbers: impl Iterator<Item = f64>) {
-    column.fill(first, numbers);
 }
 
 pub(super) fn nothing<T: Cell>(form: &str) -> T {
@@ -260,7 +231,7 @@ macro_rules! columns {
                 $({
                     let column = columns.next().expect("a column a field");
                     let numbers = block.iter().map(|row| $crate::step::columns::Cell::number(&row.$field));
-                    $crate::step::columns::fill(column, first, numbers);
+                    column.fill(first, numbers);
                 })*
             }
 
