@@ -15,7 +15,7 @@ from bench.start_cells import Cell, Group, Result, Results
 from bench.start_clients import Client, Senders
 from bench.start_paths import SERVER, Path, edge_of, topology
 from lab.lab import Lab
-from lab.topology import gateway
+from lab.topology import Topology, gateway
 from lab.wan_config import TUN
 
 # As good as none: a megabyte takes 0.8 ms.
@@ -30,9 +30,13 @@ def clear(name: str, rtt_ms: float, number: int) -> Path:
 @contextmanager
 def up(name: str, paths: Sequence[Path], ways: Sequence[str], bpf: Sequence[str] = ()) -> Iterator[Lab]:
     """A lab with one edge of the server for each way; those in `bpf` enforce by the program."""
-    edges, programs = [edge_of(way, 0) for way in ways], [edge_of(way, 0) for way in bpf]
-    with Lab.up(topology(paths, edges, programs), f"ev-{name}-{os.getpid()}"[:31]) as lab:
+    with Lab.up(shaped(paths, ways, bpf), f"ev-{name}-{os.getpid()}"[:31]) as lab:
         yield lab
+
+
+def shaped(paths: Sequence[Path], ways: Sequence[str], bpf: Sequence[str] = ()) -> Topology:
+    """The topology of `up`."""
+    return topology(paths, [edge_of(way, 0) for way in ways], [edge_of(way, 0) for way in bpf])
 
 
 def set_windows(lab: Lab, windows: Mapping[str, int]) -> None:

@@ -3,7 +3,8 @@
 The paths are those of `bench start`; four are emulators that others calibrated on real ones. Springtide decides by what
 its edges saw, in rounds of the product's command lines: one edge enforces by routes, one at the proved rate. Riptide is
 as published. Connections of 20 % of each path's rate let Riptide and the routes learn, and stand idle afterwards. Then
-fresh connections fetch 100 kB, all ways in turns on every path: alone, and four at once.
+fresh connections fetch 100 kB, all ways in turns on every path: alone, and four at once. At the end paths get worse
+(`evidence.changes`).
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path as File
@@ -28,8 +29,9 @@ from bench.start_closed import Closed
 from bench.start_loop import QUIET_S, learn, load_task, turns_of
 from bench.start_paths import PATHS, Path, edge_of
 from bench.start_ways import LIVES_S, Given
+from evidence import changes
 from evidence.claims import Claim, Measured
-from evidence.fetching import Fetcher, set_windows, turns, up
+from evidence.fetching import Fetcher, set_windows, shaped, turns, up
 from evidence.part import Figure, Floats, Found, Part, intervals
 from evidence.plots import LINES, drawn, legend
 from evidence.riptide import Riptide
@@ -38,7 +40,8 @@ from lab.errors import LabError
 from lab.lab import Lab
 
 STATIC = {"static50": 50, "static100": 100}
-WAYS = ("default", *STATIC, "riptide", "routes", "springtide")
+OURS = "springtide"
+WAYS = ("default", *STATIC, "riptide", "routes", OURS)
 LOADED = ("riptide", "routes")
 SIZE, TOGETHER = 100_000, 4
 # Rounds in which connections that stay have something to learn from.
@@ -154,27 +157,35 @@ def loads(lab: Lab, paths: Sequence[Path], ways: Sequence[str]) -> tuple[Load, l
     return Load(popen, tasks, lab.directory, LIVES_S), clients
 
 
-def learnt(lab: Lab, paths: Sequence[Path], sizes: Sizes, fetcher: Fetcher, directory: File) -> ExitStack:
-    """Everything that learns has done so; Riptide's connections stand idle until the stack is closed."""
+@contextmanager
+def learnt(
+    lab: Lab, paths: Sequence[Path], sizes: Sizes, fetcher: Fetcher, directory: File
+) -> Iterator[tuple[Riptide, changes.Counted, Sequence[subprocess.Popen[bytes]]]]:
+    """Everything has learnt, and Riptide's connections stand idle. Riptide, the changes of both meanwhile, and these
+    connections' clients."""
     with ExitStack() as stack:
-        closed = Closed(directory, sizes.rounds, [edge_of(way, 0) for way in ("springtide", "routes")])
+        closed = Closed(directory, sizes.rounds, [edge_of(way, 0) for way in (OURS, "routes")])
         if sizes.rounds:
             stack.enter_context(closed.running(lab))
-        stack.enter_context(Riptide(lab, paths, {edge_of("riptide", 0): 100}))
+        riptide = stack.enter_context(Riptide(lab, paths, {edge_of("riptide", 0): 100}))
         load, clients = loads(lab, paths, sizes.ways)
         stack.callback(end, load)
         shapes = {client: turns_of() for client in fetcher.clients}
+        counted = changes.Counted()
         for number in range(sizes.rounds):
+            since = time.monotonic()
             closed.one_round(lab, partial(learn, shapes, 1))
+            counted.ours.append({str(one["prefix"]): one for one in closed.entries[edge_of(OURS, 0)]})
             progress(f"  round {number + 1} of {sizes.rounds}")
             if number + 1 == LOADED_ROUNDS:
+                counted.note(riptide, since)
                 stand(clients)
         if not sizes.rounds:
             Given(directory)(lab, paths, 1, lambda seconds: None)
             time.sleep(sizes.load_s)
         stand(clients)
         stack.callback(stand, clients, signal.SIGCONT)
-        return stack.pop_all()
+        yield riptide, counted, clients
 
 
 def end(load: Load) -> None:
@@ -191,22 +202,27 @@ def stand(clients: Sequence[subprocess.Popen[bytes]], number: signal.Signals = s
         client.send_signal(number)
 
 
-def run(sizes: Sizes) -> tuple[Sequence[Path], Results]:
+def run(sizes: Sizes) -> tuple[Sequence[Path], Results, changes.Seen | None]:
     """All paths side by side, alone first: the program remembers the most at once for ten seconds."""
     paths = [path for path in PATHS if path.name in sizes.paths]
     with (
         tempfile.TemporaryDirectory(prefix="springtide-evidence-") as directory,
-        up("paths", paths, sizes.ways, ["springtide"]) as lab,
+        up("paths", paths, sizes.ways, [OURS]) as lab,
     ):
         set_windows(lab, STATIC)
         fetcher = Fetcher(lab, paths, sizes.ways)
         results: Results = Results(Result)
-        with learnt(lab, paths, sizes, fetcher, File(directory)):
+        seen = None
+        with learnt(lab, paths, sizes, fetcher, File(directory)) as (riptide, counted, clients):
             time.sleep(QUIET_S)
             for count in (1, TOGETHER):
                 plans = dict.fromkeys(paths, turns(sizes.ways, [Cell(SIZE, count)]))
                 results |= fetcher.run(plans.__getitem__, time.monotonic() + sizes.cell_s)
-        return paths, results
+            if sizes.rounds:
+                stand(clients, signal.SIGCONT)
+                lab.reshape(shaped(changes.worse(paths), sizes.ways, [OURS]))
+                seen = changes.minute(lab, fetcher, paths, riptide, counted)
+        return paths, results, seen
 
 
 def claims_of(paths: Sequence[Path], results: Results, ways: Sequence[str]) -> dict[str, Measured]:
@@ -301,10 +317,19 @@ def _plot(paths: Sequence[Path], results: Results, ways: Sequence[str], place: F
 
 def measure(quick: bool) -> Found:
     sizes = QUICK if quick else FULL
-    paths, results = run(sizes)
-    return Found(claims_of(paths, results, sizes.ways), [figure(paths, results, sizes.ways)])
+    paths, results, seen = run(sizes)
+    found = Found(claims_of(paths, results, sizes.ways), [figure(paths, results, sizes.ways)])
+    if seen:
+        found.measured |= changes.claims_of(seen)
+        found.figures += changes.figures(seen)
+    return found
 
 
 PART = Part(
-    "paths", "default, static windows, Riptide and ours over twelve paths", CLAIMS, measure, (420, 60), root=True
+    "paths",
+    "default, static windows, Riptide and ours over twelve paths, and as these get worse",
+    (*CLAIMS, *changes.CLAIMS),
+    measure,
+    (490, 60),
+    root=True,
 )

@@ -24,7 +24,8 @@ INTERVAL_S, TTL_S, ALPHA = 1.0, 90.0, 0.5
 
 class Riptide(Agents):
     """Rounds on the server's edges. `most`: edge -> cmax, 0 where an edge only shows its windows.
-    `seen`: edge -> the windows that every `sample_s` seconds showed."""
+    `seen`: edge -> the windows that every `sample_s` seconds showed. `changes`: when, and to which host, a route got
+    another window, came or went."""
 
     def __init__(self, lab: Lab, paths: Sequence[Path], most: Mapping[str, int], sample_s: float = 3.0) -> None:
         super().__init__(INTERVAL_S)
@@ -33,6 +34,7 @@ class Riptide(Agents):
         self._history: dict[tuple[str, str], tuple[float, float]] = {}
         self._sampled = time.monotonic()
         self.seen: defaultdict[str, list[int]] = defaultdict(list)
+        self.changes: list[tuple[float, str]] = []
 
     def window(self, edge: str, host: str) -> int | None:
         """Window of new connections of an edge to a host; None for the default."""
@@ -53,13 +55,17 @@ class Riptide(Agents):
     def _round(self, edge: str, windows: Mapping[str, Sequence[int]], now: float) -> None:
         lines = []
         for host, found in windows.items():
+            was = self.window(edge, host)
             before, _ = self._history.get((edge, host), (mean(found), now))
             self._history[edge, host] = (ALPHA * before + (1 - ALPHA) * mean(found), now + TTL_S)
             lines.append(f"route replace {self._route(host)} initcwnd {self.window(edge, host)}")
+            if self.window(edge, host) != was:
+                self.changes.append((now, host))
         for (owner, host), (_, until) in list(self._history.items()):
             if owner == edge and until < now:
                 del self._history[owner, host]
                 lines.append(f"route del {self._route(host)}")
+                self.changes.append((now, host))
         if lines:
             self._lab.exec(edge, ["ip", "-batch", "-"], input="\n".join(lines) + "\n", check=False)
 

@@ -13,7 +13,7 @@ import pytest
 from bench.recovery import Seen
 from bench.start_cells import Cell, Result, Results
 from bench.start_paths import PATHS, Path, topology
-from evidence import article, live, paths, recovery, riptide
+from evidence import article, changes, live, paths, recovery, riptide
 from evidence.fetching import turns
 from lab.lab import Lab
 
@@ -61,6 +61,7 @@ def test_riptide_smooths_with_history_stays_within_its_bounds_and_forgets() -> N
         agent._round("riptide-1", host.shown(), float(second))
     # 30; half of that and of 90; half of 60 and of 900 is above cmax.
     assert [line.split()[-1] for line in host.routed] == ["30", "60", "100"]
+    assert [at for at, _ in agent.changes] == [0, 1, 2]
     assert host.routed[0] == "route replace 10.72.1.1/32 via 10.72.0.254 dev wan0 proto static initcwnd 30"
     host.routed.clear()
     agent._round("riptide-1", {}, 2 + riptide.TTL_S)
@@ -153,3 +154,28 @@ def test_every_claim_of_a_part_can_be_measured() -> None:
     assert found.keys() == {claim.id for claim in live.CLAIMS}
     assert [figure.source for figure in live.figures(seen)] == ["paper"] * 3
     assert found["fig12-10k"].ours == 0
+
+
+def test_changes_of_both_are_counted_by_path_and_hour() -> None:
+    hosts, prefixes = ["10.72.1.1/32"], FIFTY.prefixes()
+    same, other = {prefixes[0]: {"start_rate": 1}}, {prefixes[0]: {"start_rate": 2}, "10.72.9.0/24": {}}
+    counted = changes.Counted([same, same, other, same], ["10.72.1.1/32", "10.72.9.1/32"], 36.0)
+    # Two changes in three steps, of a step in five minutes; one in 36 s.
+    assert counted.per_hour(prefixes, hosts) == (100, 8)
+
+
+def test_every_other_path_gets_half_of_its_capacity_and_the_rest_lose() -> None:
+    worse = {path.name: path for path in changes.worse(PATHS)}
+    assert (worse["fifty"].rate_mbit, worse["fifty"].loss, worse["korea"].loss) == (25, 0, changes.LOSS)
+    assert worse["policer"] == PATHS[1]
+    results = Results(Result)
+    for path in PATHS:
+        for cell in changes.CELLS:
+            for way, ms in (("default", 400.0), ("riptide", 200.0), ("springtide", 100.0)):
+                results[path.name, cell, way] = of_groups(ms, 3 if way == "riptide" else 1)
+    rates = {path.name: (3600.0, 12.0) for path in PATHS}
+    seen = changes.Seen({path.name: changes.kind_of(path, PATHS) for path in PATHS}, results, rates, {})
+    found = changes.claims_of(seen)
+    assert found.keys() == {claim.id for claim in changes.CLAIMS}
+    assert (found["half-riptide-resent"].ours, found["lossy-ours-resent"].ours) == pytest.approx((2, 0))
+    assert found["changes-less"].ours == pytest.approx(12 / 3600)
