@@ -1,34 +1,35 @@
 """Selective BBR: objects to ten client prefixes by CUBIC, by BBR, and by BBR where it helps from 100 kB on.
 
 Two of the prefixes lose 2 and 3 % of their packets; the rest are clean, some of them near. A first pass by CUBIC finds
-the lowest fifth by rate, as the article's controller does over hours; these get the bundle's entry. Then the three ways
-take turns on every path. `bench calm-prefixes` simulates how calm the choice is over days.
+the lowest fifth by rate, as the article's controller does over hours; these get the bundle's entry. Then the ways take
+turns on every path. One more learns for each remote by itself, as bpftune does on a host: it tries both algorithms, and
+uses the one with the higher rate for all of the remote's connections. `bench calm-prefixes` simulates how calm the
+choice is over days.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path as File
-from statistics import median
+from random import Random
+from statistics import mean, median
 from typing import Any, cast
 
 import numpy as np
 
 from bench.calm import prefixes
 from bench.runner import Run, progress
-from bench.start_cells import Cell, Results
-from bench.start_paths import SERVER, Path, edge_of
+from bench.start_cells import Cell, Group, Result, Results
+from bench.start_paths import Path, edge_of
 from bench.start_ways import apply
 from evidence.claims import Claim, Measured
-from evidence.fetching import Fetcher, turns, up
+from evidence.fetching import Fetcher, turns, up, use
 from evidence.pages import number
 from evidence.part import Figure, Floats, Found, Part, intervals
 from evidence.plots import LINES, drawn, legend
 from lab.lab import Lab
-from lab.topology import gateway
-from lab.wan_config import TUN
 
 PATHS = (
     Path("near1", 100, 8, 300, 1),
@@ -43,15 +44,20 @@ PATHS = (
     Path("poor2", 12, 80, 80, 10, loss=0.03),
 )
 NEAR = [path.name for path in PATHS if path.rtt_ms <= 20]
-CUBIC, BBR, OURS = "cubic", "bbr", "selective"
-WAYS = (CUBIC, BBR, OURS)
+CUBIC, BBR, OURS, LEARNT = "cubic", "bbr", "selective", "learnt"
+WAYS = (CUBIC, BBR, OURS, LEARNT)
+# The share of connections with which a remote's learner tries any algorithm (epsilon-greedy).
+TRIES = 0.1
 SMALL, LARGE = 50_000, 1_000_000
 FROM_BYTES = 100_000
 LOWEST = 0.2
-# A cycle has six turns of all ways and sizes on each path; a quick run has a half of one.
-CYCLES = 2
+# A cycle has four turns of all ways and sizes on each path; a quick run has a half of one.
+CYCLES = 3
 PREFIXES, QUICK_PREFIXES = (4_000, 3.0), (600, 1.0)
 EMULATED = "Two of ten of our prefixes are poor, and more so than a fifth of a CDN's clients are."
+LEARNER = ("article", "beside bpftune's idea")
+LEARNS = f"Learning costs a connection by each algorithm, and of the rest one in {round(1 / TRIES)} tries anew."
+FROM_100 = f"Ours begins by CUBIC and acts from {FROM_BYTES // 1000} kB on, so that small objects keep what they had."
 
 CLAIMS = (
     Claim("bbr-p10", "article", "figure 4", "p10 of rates, selective over CUBIC", 2, "least", "times", why=EMULATED),
@@ -73,6 +79,11 @@ CLAIMS = (
         "times",
         0.02,
     ),
+    Claim("learnt-p10", *LEARNER, "p10 of rates, learnt for each remote over CUBIC", None, "least", "times", 1, LEARNS),
+    Claim("learnt-best", *LEARNER, "Rate over the better of both, learnt", None, "least", "times", 0.9, LEARNS),
+    Claim("ours-best", *LEARNER, "Rate over the better of both, selective", None, "least", "times", 0.9, FROM_100),
+    Claim("ours-learnt", *LEARNER, "p10 of rates, selective over learnt", None, "least", "times", 1, FROM_100),
+    Claim("ours-learnt-p50", *LEARNER, "p50 of rates, selective over learnt", None, "least", "times", 1, LEARNS),
     Claim("bbr-new", "article", "figure 2", "New prefixes a round, of those chosen", None, "most", "%", 5),
 )
 
@@ -88,11 +99,34 @@ def lowest(results: Results) -> list[Path]:
     return slow[: round(LOWEST * len(PATHS))]
 
 
-def everywhere(lab: Lab, way: str, algorithm: str) -> None:
-    """The algorithm of all connections of a way's edge, by its default routes."""
-    for home in lab.topology.pops[SERVER].prefixes:
-        words = f"-{home.version} route replace default via {gateway(home)} dev {TUN} congctl {algorithm}"
-        lab.exec(edge_of(way, 0), ["ip", *words.split()])
+class Learner:
+    """Learns one path's algorithm by the rates of its own large objects, whatever the size that comes next."""
+
+    def __init__(self, lab: Lab, path: Path) -> None:
+        self._lab, self._path, self._chance = lab, path, Random(path.name)
+        self.rates: dict[str, list[float]] = {CUBIC: [], BBR: []}
+
+    def choose(self) -> str:
+        """Tries each once, then mostly takes the one with the higher mean rate."""
+        untried = [name for name, found in self.rates.items() if not found]
+        if untried or self._chance.random() < TRIES:
+            return self._chance.choice(untried or [*self.rates])
+        return max(self.rates, key=lambda name: mean(self.rates[name]))
+
+    def plan(self, groups: Sequence[Group], results: Results) -> Iterator[Group]:
+        """The groups, before each of which the edge has the algorithm."""
+        for group in groups:
+            if group.way != LEARNT:
+                yield group
+                continue
+            chosen = self.choose()
+            use(self._lab, LEARNT, chosen, self._path)
+            yield group
+            if group.cell.size == LARGE:
+                self.rates[chosen] += [LARGE * 8 / ms / 1000 for ms in self._newest(results).ms]
+
+    def _newest(self, results: Results) -> Result:
+        return results[self._path.name, Cell(LARGE, 1), LEARNT].groups[-1]
 
 
 def entries(chosen: Sequence[Path]) -> list[dict[str, Any]]:
@@ -105,14 +139,15 @@ def entries(chosen: Sequence[Path]) -> list[dict[str, Any]]:
 def run(quick: bool) -> tuple[list[Path], Results]:
     """The prefixes that were chosen, and what every way did afterwards."""
     with tempfile.TemporaryDirectory(prefix="springtide-evidence-") as directory, up("bbr", PATHS, WAYS, [OURS]) as lab:
-        everywhere(lab, BBR, BBR)
+        use(lab, BBR, BBR)
         fetcher = Fetcher(lab, PATHS, WAYS)
         chosen = lowest(fetcher.run(lambda _: turns([CUBIC], [Cell(LARGE, 1)])[: 1 if quick else None]))
         progress(f"  lowest fifth: {', '.join(path.name for path in chosen)}")
         apply(lab, edge_of(OURS, 0), entries(chosen), File(directory), 300)
         plan = turns(WAYS, [Cell(SMALL, 1), Cell(LARGE, 1)])
         plan = plan[: len(plan) // 2] if quick else plan * CYCLES
-        return chosen, fetcher.run(lambda _: plan)
+        results = Results(Result)
+        return chosen, fetcher.run(lambda path: Learner(lab, path).plan(plan, results), results=results)
 
 
 def claims_of(chosen: Sequence[Path], results: Results) -> dict[str, Measured]:
@@ -130,6 +165,9 @@ def claims_of(chosen: Sequence[Path], results: Results) -> dict[str, Measured]:
         def times(sizes: Sequence[int], way: str, other: str, names: Sequence[str], level: float) -> float:
             return over(sizes, way, names, level) / over(sizes, other, names, level)
 
+        def best(way: str, name: str) -> float:
+            return float(by[LARGE, way, name].mean() / max(by[LARGE, one, name].mean() for one in (CUBIC, BBR)))
+
         every = [path.name for path in PATHS]
         return {
             "bbr-p10": times([LARGE], OURS, CUBIC, every, 0.1),
@@ -140,6 +178,11 @@ def claims_of(chosen: Sequence[Path], results: Results) -> dict[str, Measured]:
             "bbr-near": float(np.mean([times([LARGE], BBR, CUBIC, [name], 0.5) for name in NEAR])),
             "ours-near": float(np.mean([times([LARGE], OURS, CUBIC, [name], 0.5) for name in NEAR])),
             "bbr-everywhere": times([LARGE], OURS, BBR, every, 0.5),
+            "learnt-p10": times([LARGE], LEARNT, CUBIC, every, 0.1),
+            "learnt-best": float(np.mean([best(LEARNT, name) for name in every])),
+            "ours-best": float(np.mean([best(OURS, name) for name in every])),
+            "ours-learnt": times([LARGE], OURS, LEARNT, every, 0.1),
+            "ours-learnt-p50": times([LARGE], OURS, LEARNT, every, 0.5),
         }
 
     return intervals(statistics, *samples)
@@ -170,9 +213,10 @@ def figure(chosen: Sequence[Path], results: Results) -> Figure:
     every = [path.name for path in PATHS]
     plotted = {way: np.concatenate(rates(results, LARGE, way, every)) for way in WAYS}
     return Figure(
-        *("article", "article-rates", "Rates by CUBIC, BBR and selective BBR (figures 3 to 5)"),
+        *("article", "article-rates", "Rates by CUBIC, BBR, selective BBR and a learner (figures 3 to 5)"),
         "Medians of size over time from the request to the last byte, in Mbit/s; one object at a time, ways in turns."
-        f" Selective BBR acts from {FROM_BYTES // 1000} kB on. The plot has {LARGE // 1000} kB over all prefixes.",
+        f" Selective BBR acts from {FROM_BYTES // 1000} kB on. `learnt` chooses for each prefix by the rates that it"
+        f" saw, from nothing, and tries anew in {100 * TRIES:g} %. The plot has {LARGE // 1000} kB over all prefixes.",
         ["prefix: rate, round trip, loss", "object", *WAYS, "n"],
         rows,
         partial(_plot, plotted),
@@ -194,4 +238,6 @@ def measure(quick: bool) -> Found:
     return Found(claims_of(chosen, results) | calm(quick), [figure(chosen, results)])
 
 
-PART = Part("article", "CUBIC, BBR and selective BBR over ten prefixes", CLAIMS, measure, (190, 60), root=True)
+PART = Part(
+    "article", "CUBIC, BBR, selective BBR and a learner over ten prefixes", CLAIMS, measure, (300, 65), root=True
+)

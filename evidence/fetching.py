@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import cycle
@@ -47,6 +47,16 @@ def set_windows(lab: Lab, windows: Mapping[str, int]) -> None:
             lab.exec(edge_of(way, 0), ["ip", *words.split()])
 
 
+def use(lab: Lab, way: str, algorithm: str, path: Path | None = None) -> None:
+    """The algorithm of all connections of a way's edge, or of those to a path, by its routes."""
+    lines = []
+    for at, home in enumerate(lab.topology.pops[SERVER].prefixes):
+        to = path.prefixes()[at] if path else "default"
+        lines.append(f"-{home.version} route replace {to} via {gateway(home)} dev {TUN} congctl {algorithm}")
+    for line in lines:
+        lab.exec(edge_of(way, 0), ["ip", *line.split()])
+
+
 class Fetcher:
     """A sender on the edge of each way, and a client behind each path, for as long as the lab is up."""
 
@@ -54,10 +64,13 @@ class Fetcher:
         senders = Senders(lab, [edge_of(way, 0) for way in ways])
         self.clients = [Client(lab, path, senders) for path in paths]
 
-    def run(self, plan: Callable[[Path], Sequence[Group]], until: float = 0.0) -> Results:
+    def run(
+        self, plan: Callable[[Path], Iterable[Group]], until: float = 0.0, results: Results | None = None
+    ) -> Results:
         """Fetches one group after another over each path, all paths side by side. With `until` (time.monotonic) the
-        plans begin anew until then. Raises BenchError where one in a hundred failed."""
-        results: Results = defaultdict(Result)
+        plans begin anew until then. A plan that goes by what came before reads `results`, to which all is added.
+        Raises BenchError where one in a hundred failed."""
+        results = defaultdict(Result) if results is None else results
 
         def run(client: Client) -> None:
             groups = plan(client.path)

@@ -179,3 +179,14 @@ def test_every_other_path_gets_half_of_its_capacity_and_the_rest_lose() -> None:
     assert found.keys() == {claim.id for claim in changes.CLAIMS}
     assert (found["half-riptide-resent"].ours, found["lossy-ours-resent"].ours) == pytest.approx((2, 0))
     assert found["changes-less"].ours == pytest.approx(12 / 3600)
+
+
+def test_a_learner_tries_both_and_then_mostly_takes_the_faster() -> None:
+    learner = article.Learner(cast(Lab, None), FIFTY)
+    first = learner.choose()
+    learner.rates[first].append(1.0)
+    second = learner.choose()
+    assert {first, second} == {"cubic", "bbr"}
+    learner.rates[second].append(5.0)
+    # Draws of a fixed seed.
+    assert 0.9 < sum(learner.choose() == second for _ in range(400)) / 400 < 1
