@@ -3,8 +3,8 @@
 The paths are those of `bench start`; four are emulators that others calibrated on real ones. Springtide decides by what
 its edges saw, in rounds of the product's command lines: one edge enforces by routes, one at the proved rate. Riptide is
 as published. Connections of 20 % of each path's rate let Riptide and the routes learn, and stand idle afterwards. Then
-fresh connections fetch 100 kB, all ways in turns on every path: alone, and four at once. At the end paths get worse
-(`evidence.changes`).
+fresh connections fetch 100 kB, all ways in turns on every path: alone, and four at once. At the end connections arrive
+at random, a share of them treated (`evidence.neighbours`), and then paths get worse (`evidence.changes`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bench.start_closed import Closed
 from bench.start_loop import QUIET_S, learn, load_task, turns_of
 from bench.start_paths import PATHS, Path, edge_of
 from bench.start_ways import LIVES_S, Given
-from evidence import changes
+from evidence import changes, neighbours
 from evidence.claims import Claim, Measured
 from evidence.fetching import Fetcher, set_windows, shaped, turns, up
 from evidence.part import Figure, Floats, Found, Part, intervals
@@ -202,7 +202,7 @@ def stand(clients: Sequence[subprocess.Popen[bytes]], number: signal.Signals = s
         client.send_signal(number)
 
 
-def run(sizes: Sizes) -> tuple[Sequence[Path], Results, changes.Seen | None]:
+def run(sizes: Sizes) -> tuple[Sequence[Path], Results, tuple[changes.Seen, neighbours.Seen] | None]:
     """All paths side by side, alone first: the program remembers the most at once for ten seconds."""
     paths = [path for path in PATHS if path.name in sizes.paths]
     with (
@@ -219,9 +219,10 @@ def run(sizes: Sizes) -> tuple[Sequence[Path], Results, changes.Seen | None]:
                 plans = dict.fromkeys(paths, turns(sizes.ways, [Cell(SIZE, count)]))
                 results |= fetcher.run(plans.__getitem__, time.monotonic() + sizes.cell_s)
             if sizes.rounds:
+                beside = neighbours.run(lab, paths)
                 stand(clients, signal.SIGCONT)
                 lab.reshape(shaped(changes.worse(paths), sizes.ways, [OURS]))
-                seen = changes.minute(lab, fetcher, paths, riptide, counted)
+                seen = changes.minute(lab, fetcher, paths, riptide, counted), beside
         return paths, results, seen
 
 
@@ -320,16 +321,17 @@ def measure(quick: bool) -> Found:
     paths, results, seen = run(sizes)
     found = Found(claims_of(paths, results, sizes.ways), [figure(paths, results, sizes.ways)])
     if seen:
-        found.measured |= changes.claims_of(seen)
-        found.figures += changes.figures(seen)
+        changed, beside = seen
+        found.measured |= changes.claims_of(changed) | neighbours.claims_of(beside)
+        found.figures += [*changes.figures(changed), neighbours.figure(beside)]
     return found
 
 
 PART = Part(
     "paths",
     "default, static windows, Riptide and ours over twelve paths, and as these get worse",
-    (*CLAIMS, *changes.CLAIMS),
+    (*CLAIMS, *changes.CLAIMS, *neighbours.CLAIMS),
     measure,
-    (490, 60),
+    (545, 60),
     root=True,
 )

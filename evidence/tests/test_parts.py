@@ -13,7 +13,7 @@ import pytest
 from bench.recovery import Seen
 from bench.start_cells import Cell, Result, Results
 from bench.start_paths import PATHS, Path, topology
-from evidence import article, changes, live, paths, recovery, riptide
+from evidence import article, changes, live, neighbours, paths, recovery, riptide
 from evidence.fetching import turns
 from lab.lab import Lab
 
@@ -179,6 +179,22 @@ def test_every_other_path_gets_half_of_its_capacity_and_the_rest_lose() -> None:
     assert found.keys() == {claim.id for claim in changes.CLAIMS}
     assert (found["half-riptide-resent"].ours, found["lossy-ours-resent"].ours) == pytest.approx((2, 0))
     assert found["changes-less"].ours == pytest.approx(12 / 3600)
+
+
+def test_shares_of_treated_connections_have_the_same_arrivals() -> None:
+    path = next(path for path in PATHS if path.name == neighbours.NARROW[0])
+    planned = {share: [*neighbours.arrivals(path, share, 1)] for share in neighbours.SHARES}
+    assert len({tuple(one.at_s for one in found) for found in planned.values()}) == 1
+    assert {one.src_edge for one in planned[0]} == {"default-1"}
+    assert {one.src_edge for one in planned[100]} == {"springtide-1"}
+    seen = neighbours.Seen()
+    for share in neighbours.SHARES:
+        for name in neighbours.NARROW:
+            seen.results[share, name, "default"].ms += [200.0 + share] * 3 * (share < 100)
+            seen.results[share, name, "springtide"].ms += [100.0] * 3 * (share > 0)
+    found = neighbours.claims_of(seen)
+    assert found.keys() == {claim.id for claim in neighbours.CLAIMS}
+    assert (found["neighbours-50"].ours, found["switchback"].ours) == (1.25, 0.5)
 
 
 def test_a_learner_tries_both_and_then_mostly_takes_the_faster() -> None:
