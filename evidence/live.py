@@ -4,14 +4,15 @@ One server PoP has an edge for each cmax, one without Riptide, and one that serv
 280 ms away, three in each of the paper's groups, over 200 Mbit/s; a third of the paths loses 0.06 % of its packets, and
 a third 0.02 %. Clients keep connections that request objects of the paper's sizes, and end after three answers on
 average; so many windows are young. Probes go by the default and by Riptide in turns: over fresh connections, and over
-idle ones that have carried one object of these sizes, since the paper's reused idle ones (section IV-A).
+idle ones that have carried one object of these sizes, since the paper's reused idle ones (section IV-A). Two edges more
+have BBR as their algorithm (`evidence.bbr`).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -23,8 +24,9 @@ import numpy as np
 
 from bench.start_cells import Cell, Group, Results
 from bench.start_paths import Path, edge_of
+from evidence import bbr
 from evidence.claims import Claim, Measured
-from evidence.fetching import Fetcher, up
+from evidence.fetching import Fetcher, up, use
 from evidence.pages import number
 from evidence.part import Figure, Floats, Found, Part, intervals
 from evidence.plots import LINES, drawn, legend
@@ -42,10 +44,12 @@ CMAX = (50, 100, 150, 200, 250)
 DEFAULT, QUIET = "default", "quiet"
 CHOSEN = "riptide100"
 MOST = {DEFAULT: 0, QUIET: 100} | {f"riptide{most}": most for most in CMAX}
+# With BBR as the host's algorithm: at the default, and by Riptide. These fetch probes of 100 kB only.
+EDGES = MOST | dict(zip(bbr.WAYS, (0, 100), strict=True))
 # A client has a connection of each family to an edge: its requests a second, and how likely it ends after an answer.
 REQUESTS_PER_S, ENDS = 0.5, 1 / 3
 # Full and quick.
-LEARN_S, FRESH_S, REUSED_S = (12.0, 8.0), (25.0, 10.0), (65.0, 20.0)
+LEARN_S, FRESH_S, REUSED_S = (12.0, 8.0), (35.0, 10.0), (85.0, 20.0)
 # More turns than there is time for.
 TURNS = 200
 LEVELS = list(range(5, 100, 5))
@@ -120,6 +124,9 @@ class Seen:
     def ms(self, path: Path, size: int, way: str, *, fresh: bool = False) -> list[float]:
         return (self.fresh if fresh else self.reused)[path.name, Cell(size, 1), way].ms
 
+    def hundred(self, path: Path, way: str, fresh: bool) -> list[float]:
+        return self.ms(path, bbr.SIZE, way, fresh=fresh)
+
 
 def paths() -> list[Path]:
     rtts = [(rtt_ms, loss) for group in GROUPS_MS.values() for rtt_ms, loss in zip(group, LOSSES, strict=True)]
@@ -130,8 +137,10 @@ def plan(path: Path, *, fresh: bool) -> list[Group]:
     """Probes of each size by both ways in turns, which find connections of the same history."""
     chance, found = Random(path.name), list[Group]()
     for turn in range(TURNS):
-        ways = (CHOSEN, DEFAULT) if turn % 2 else (DEFAULT, CHOSEN)
         for size in sizes.PROBES:
+            ways = [DEFAULT, CHOSEN, *(bbr.WAYS if size == bbr.SIZE else ())]
+            if turn % 2:
+                ways.reverse()
             before = 0 if fresh else chance.choice(sizes.KINDS["mixed"])
             found += [Group(Cell(size, 1), way, 6 if turn // 2 % 2 else 4, before) for way in ways]
     return found
@@ -145,7 +154,7 @@ def task(lab: Lab, path: Path, seconds: float) -> list[dict[str, Any]]:
         common = {"port": nginx.PORT, "requests_per_s": per_s, "ends": ENDS}
         return [{**common, "address": str(address)} for address in lab.topology.edge(edge_of(way, 0)).addresses]
 
-    busy = [one for way in MOST if way != QUIET for one in to(way, REQUESTS_PER_S)]
+    busy = [one for way in EDGES if way != QUIET for one in to(way, REQUESTS_PER_S)]
     return [
         {**common, "seed": path.name, "sizes": sizes.KINDS["mixed"], "connections": busy},
         {**common, "seed": f"{path.name} probes", "sizes": sizes.PROBES, "connections": to(QUIET, REQUESTS_PER_S)},
@@ -172,15 +181,17 @@ def loaded(lab: Lab, over: Sequence[Path], seconds: float) -> Iterator[None]:
 def run(quick: bool) -> Seen:
     over = paths()
     learn_s, fresh_s, reused_s = LEARN_S[quick], FRESH_S[quick], REUSED_S[quick]
-    edges = {edge_of(way, 0): most for way, most in MOST.items()}
-    with (
-        up("live", over, list(MOST)) as lab,
-        Riptide(lab, over, edges) as riptide,
-        loaded(lab, over, learn_s + fresh_s + reused_s + 60),
-    ):
+    edges = {edge_of(way, 0): most for way, most in EDGES.items()}
+    with ExitStack() as stack:
+        lab = stack.enter_context(up("live", over, list(EDGES)))
+        for way in bbr.WAYS:
+            use(lab, way, "bbr")
+        more = {edge_of(way, 0): ["congctl", "bbr"] for way in bbr.WAYS}
+        riptide = stack.enter_context(Riptide(lab, over, edges, more=more))
+        stack.enter_context(loaded(lab, over, learn_s + fresh_s + reused_s + 60))
         time.sleep(learn_s)
         riptide.seen.clear()
-        fetcher = Fetcher(lab, over, list(MOST))
+        fetcher = Fetcher(lab, over, list(EDGES))
         fresh = fetcher.run(partial(plan, fresh=True), time.monotonic() + fresh_s)
         reused = fetcher.run(partial(plan, fresh=False), time.monotonic() + reused_s)
         seen = {way: list(riptide.seen[edge_of(way, 0)]) for way in MOST}
@@ -261,7 +272,8 @@ def probe_claims(seen: Seen) -> dict[str, Measured]:
 
 
 def figures(seen: Seen) -> list[Figure]:
-    return [window_figure(seen.windows), times_figure(seen), gain_figure(seen)]
+    groups = {name: [path for path in seen.paths if path.rtt_ms in rtts] for name, rtts in GROUPS_MS.items()}
+    return [window_figure(seen.windows), times_figure(seen), gain_figure(seen), bbr.figure(seen.hundred, groups)]
 
 
 def window_figure(windows: Mapping[str, Sequence[int]]) -> Figure:
@@ -350,7 +362,15 @@ def _gain(by: Mapping[int, Floats], path: File) -> None:
 
 def measure(quick: bool) -> Found:
     seen = run(quick)
-    return Found(window_claims(seen.windows) | probe_claims(seen), figures(seen))
+    default = bbr.claims_of(seen.hundred, seen.paths)
+    return Found(window_claims(seen.windows) | probe_claims(seen) | default, figures(seen))
 
 
-PART = Part("live", "Riptide as published: windows by cmax, and probes", CLAIMS, measure, (115, 45), root=True)
+PART = Part(
+    "live",
+    "Riptide as published: windows by cmax, and probes, also with BBR as the default",
+    (*CLAIMS, *bbr.CLAIMS),
+    measure,
+    (160, 60),
+    root=True,
+)

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from statistics import mean
+from types import MappingProxyType
 
 from bench.start_paths import SERVER, Path
 from bench.start_ways import LEAST, SHOW, Agents, windows_of
@@ -25,11 +26,18 @@ INTERVAL_S, TTL_S, ALPHA = 1.0, 90.0, 0.5
 class Riptide(Agents):
     """Rounds on the server's edges. `most`: edge -> cmax, 0 where an edge only shows its windows.
     `seen`: edge -> the windows that every `sample_s` seconds showed. `changes`: when, and to which host, a route got
-    another window, came or went."""
+    another window, came or went. `more`: edge -> the rest of its routes' options."""
 
-    def __init__(self, lab: Lab, paths: Sequence[Path], most: Mapping[str, int], sample_s: float = 3.0) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        paths: Sequence[Path],
+        most: Mapping[str, int],
+        sample_s: float = 3.0,
+        more: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
         super().__init__(INTERVAL_S)
-        self._lab, self._most, self._sample_s = lab, most, sample_s
+        self._lab, self._most, self._sample_s, self._more = lab, most, sample_s, more
         self._hosts = [f"{address}/{address.max_prefixlen}" for one in paths for address in addresses(lab, one)]
         self._history: dict[tuple[str, str], tuple[float, float]] = {}
         self._sampled = time.monotonic()
@@ -58,7 +66,8 @@ class Riptide(Agents):
             was = self.window(edge, host)
             before, _ = self._history.get((edge, host), (mean(found), now))
             self._history[edge, host] = (ALPHA * before + (1 - ALPHA) * mean(found), now + TTL_S)
-            lines.append(f"route replace {self._route(host)} initcwnd {self.window(edge, host)}")
+            more = ["initcwnd", str(self.window(edge, host)), *self._more.get(edge, ())]
+            lines.append(" ".join(["route replace", self._route(host), *more]))
             if self.window(edge, host) != was:
                 self.changes.append((now, host))
         for (owner, host), (_, until) in list(self._history.items()):

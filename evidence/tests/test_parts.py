@@ -13,7 +13,7 @@ import pytest
 from bench.recovery import Seen
 from bench.start_cells import Cell, Result, Results
 from bench.start_paths import PATHS, Path, topology
-from evidence import article, changes, live, neighbours, paths, recovery, riptide
+from evidence import article, bbr, changes, live, neighbours, paths, recovery, riptide
 from evidence.fetching import turns
 from lab.lab import Lab
 
@@ -143,7 +143,7 @@ def test_the_lowest_fifth_gets_an_entry_for_each_family() -> None:
 
 def test_every_claim_of_a_part_can_be_measured() -> None:
     """The names that `statistics` give are the claims' own."""
-    ms = {way: [100.0 + at for at in range(6)] for way in ("default", "riptide100")}
+    ms = {way: [100.0 + at for at in range(6)] for way in bbr.NAMES}
     probes = Results(Result)
     for path in live.paths():
         for size in (10_000, 50_000, 100_000):
@@ -152,7 +152,8 @@ def test_every_claim_of_a_part_can_be_measured() -> None:
     seen = live.Seen({way: [10, 20] for way in live.MOST}, probes, probes, live.paths())
     found = live.window_claims(seen.windows) | live.probe_claims(seen)
     assert found.keys() == {claim.id for claim in live.CLAIMS}
-    assert [figure.source for figure in live.figures(seen)] == ["paper"] * 3
+    assert bbr.claims_of(seen.hundred, seen.paths).keys() == {claim.id for claim in bbr.CLAIMS}
+    assert [figure.source for figure in live.figures(seen)] == ["paper"] * 4
     assert found["fig12-10k"].ours == 0
 
 
