@@ -42,6 +42,9 @@ from lab.lab import Lab
 STATIC = {"static50": 50, "static100": 100}
 OURS = "springtide"
 WAYS = ("default", *STATIC, "riptide", "routes", OURS)
+NAMES = {"default": "default", "static50": "window 50", "static100": "window 100", "riptide": "Riptide"}
+NAMES |= {"routes": "routes", OURS: "Springtide"}
+TICKS = (1, 2, 3, 5, 10, 20, 50)
 LOADED = ("riptide", "routes")
 SIZE, TOGETHER = 100_000, 4
 # Rounds in which connections that stay have something to learn from.
@@ -297,22 +300,23 @@ def figure(paths: Sequence[Path], results: Results, ways: Sequence[str]) -> Figu
 
 
 def _plot(paths: Sequence[Path], results: Results, ways: Sequence[str], place: File) -> None:
-    with drawn(4.6, place) as picture:
+    with drawn(5.0, place) as picture:
         axes = picture.subplots()
         for way, line, marker in zip(ways, LINES, "o^sDvP", strict=False):
             ratios = [results[path.name, Cell(SIZE, 1), way].p50() / path.limit_ms(SIZE) for path in paths]
-            axes.plot(
-                ratios, range(len(paths)), marker=marker, linestyle="", color=line["color"], fillstyle="none", label=way
-            )
+            style = {"color": line["color"], "linestyle": "", "fillstyle": "full" if way == OURS else "none"}
+            axes.plot(ratios, range(len(paths)), marker=marker, label=NAMES[way], **style)
         axes.axvline(1, color="#777777", linewidth=0.8)
         axes.set(
-            xlabel="100 kB alone, over the limit",
+            xlabel="100 kB take, times the limit (log)",
             xscale="log",
+            xlim=(0.8, None),
+            xticks=TICKS,
+            xticklabels=TICKS,
             yticks=range(len(paths)),
-            yticklabels=[one.name for one in paths],
+            yticklabels=[f"{one.rate_mbit:.0f} Mbit/s, {one.rtt_ms:.0f} ms: {one.name}" for one in paths],
         )
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_formatter("{x:g}")
+        axes.xaxis.minorticks_off()
         legend(picture, axes)
 
 
