@@ -20,18 +20,21 @@ INTERVAL = 300
 
 
 class Apart:
-    """A case on FLEET, under names and addresses that no other case has."""
+    """A case on its fleet, under names and addresses that no other case has."""
 
     home: Home
     number = 0
+    fleet = FLEET
+    policy = ""
+    is_first = True
 
     @classmethod
-    def place(cls, home: Home, cases: Sequence[Self], fleet: str = FLEET) -> None:
+    def place(cls, home: Home, cases: Sequence[Self]) -> None:
         """The home's fleet is that of each of them."""
         pops: dict[str, Any] = {}
         for number, case in enumerate(cases):
             case.home, case.number = home, number
-            pops |= yaml.safe_load(case.own(fleet))["pops"]
+            pops |= yaml.safe_load(case.own(case.fleet))["pops"]
         home.fleet.write_text(yaml.safe_dump({"version": 1, "pops": pops}))
 
     @property
@@ -50,7 +53,7 @@ class Apart:
         ]
 
     def named(self, rows: Iterable[Row]) -> list[Row]:
-        """Those of its own hosts and PoPs, by the names of FLEET."""
+        """Those of its own hosts and PoPs, by the names of its fleet."""
         return [back(row, self.prefix) for row in rows if any(self._is_own(row.get(name)) for name in NAMES)]
 
     def _is_own(self, name: object) -> bool:
@@ -58,6 +61,18 @@ class Apart:
 
     def said(self, value: Any) -> Any:
         return value.replace(self.prefix, "") if isinstance(value, str) else value
+
+    def rule(self, policy: str) -> None:
+        """Another policy from now on."""
+        self.home.policy.write_text(self.own(policy))
+
+    def ours(self) -> Home:
+        """The home, where no other case has decided anything."""
+        if self.is_first:
+            self.rule(self.policy)
+            self.home.open().execute("truncate table path_decisions")
+            self.is_first = False
+        return self.home
 
 
 class Sent(Apart):
@@ -68,7 +83,6 @@ class Sent(Apart):
     ) -> None:
         self.samples, self.policy = samples, policy
         self.rounds = [ROUND - INTERVAL * age for age in reversed(range(rounds))]
-        self.is_first = True
 
     @classmethod
     def run(cls, home: Home, cases: Sequence[Self]) -> None:
@@ -78,14 +92,6 @@ class Sent(Apart):
             home.run("ingest", home.spool)
             for moment in sorted({moment for case in cases for moment in case.rounds}):
                 home.run("rollup", "--round", instants.show(moment))
-
-    def ours(self) -> Home:
-        """The home, where no other case has decided anything."""
-        if self.is_first:
-            self.home.policy.write_text(self.policy)
-            self.home.open().execute("truncate table path_decisions")
-            self.is_first = False
-        return self.home
 
     def decide(self, *arguments: object) -> list[dict[str, Any]]:
         return self.named(self.ours().json("decide", "initcwnd", *arguments)["decisions"])

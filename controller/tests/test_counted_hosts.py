@@ -131,6 +131,7 @@ ROGUES = "select host, toString(why) as why, times from round_rogues where round
 class Counted(Apart):
     """Rows of two rounds; then what tables have of the second, and both laws' input from the two rounds."""
 
+    fleet = THREE
     decided: Sequence[tuple[dict[str, str], list[dict[str, Any]]]]
 
     def __init__(self, rows: Iterable[Row]) -> None:
@@ -138,7 +139,7 @@ class Counted(Apart):
 
     @classmethod
     def run(cls, home: Home, cases: Sequence[Self]) -> None:
-        cls.place(home, cases, THREE)
+        cls.place(home, cases)
         home.policy.write_text(POLICY)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(instants, "now", lambda: ROUND + 90)
