@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Self
+from unittest.mock import patch
+
+from springtide import instants
 
 from testkit.home import ROUND, Home
 from testkit.proto import Value
+from testkit.sent import Apart
 from testkit.spool import record, write_spool
 from testkit.traffic import MSS, Socket
 
@@ -50,6 +55,28 @@ class Traffic:
     def load(self, home: Home) -> None:
         write_spool(home.spool, "traffic", [record(self.samples)])
         home.run("ingest", home.spool)
+
+
+class Advised(Apart):
+    """Traffic that is loaded once for all cases; then what is advised of the case's paths."""
+
+    advised: Sequence[dict[str, Any]]
+
+    def __init__(self, traffic: Traffic) -> None:
+        self.samples = traffic.samples
+
+    @classmethod
+    def run(cls, home: Home, cases: Sequence[Self]) -> None:
+        cls.place(home, cases)
+        write_spool(home.spool, "traffic", [record(case.moved(case.samples)) for case in cases])
+        with patch.object(instants, "now", lambda: ROUND + 30):
+            home.run("ingest", home.spool)
+            paths = home.json("advise", "--top", 1000)["paths"]
+        for case in cases:
+            case.advised = case.named(paths)
+
+    def path(self, source: str = "ams", destination: str = "fra") -> dict[str, Any]:
+        return path({"paths": self.advised}, source, destination)
 
 
 def path(answer: dict[str, Any], source: str, destination: str) -> dict[str, Any]:
