@@ -303,9 +303,10 @@ def test_a_socket_whose_counter_decreased_is_not_counted(impossible: set[str], n
     assert {f"{side}-ams-1", f"{side}-ams-2"} & impossible == {f"{side}-ams-1"}
 
 
-@pytest.mark.parametrize("closes", [False, True])
-def test_a_record_without_values_changes_none(store: Store, closes: bool) -> None:
-    """A server that closes first leaves a socket of the same cookie in FIN_WAIT2: only its addresses are known."""
+@pytest.fixture(scope="module")
+def bare(shared: Home) -> dict[bool, tuple[list[Row], list[Row], list[Row]]]:
+    """Sockets of a host where records without values follow its polls and, where it closes, its close: without these
+    records, with them, and in a round of nothing else."""
     seen = [
         row | {"bytes_acked": 2_000_000 * n, "rtt": 40_000 * n, "snd_cwnd": 45 * n}
         for n in range(3)
@@ -316,25 +317,49 @@ def test_a_record_without_values_changes_none(store: Store, closes: bool) -> Non
     moments = [(4, (ROUND - 100) * 10**6), (5, (ROUND - 40) * 10**6)]
     late = [bare | {"poll_sequence": number, "time_unix_us": moment} for number, moment in moments]
     ends = {"kind": "CLOSE", "state": "CLOSE", "time_unix_us": seen[-1]["time_unix_us"] + 10, "poll_sequence": 3}
-    close = [seen[-1] | ends] if closes else []
-    expected = rolled(store, [seen + close])["round_sockets"]
+    closed = [*seen, seen[-1] | ends]
+    again = [one | {"time_unix_us": one["time_unix_us"] + 300 * 10**6} for one in late]
+    with closing(shared.open()) as store:
+        sides = [[seen], [seen, late], [closed], [closed, late]]
+        of_round = [found["round_sockets"] for found in side_by_side(store, sides)]
+        store.insert("tcp_samples", [apart(row, f"{side}-") for side in (1, 3) for row in again])
+        rollup(store, ROUND + 300, INTERVAL, ROUND + 360)
+        later = "select host from round_sockets where round = fromUnixTimestamp({round:UInt32})"
+        after = store.query(later, {"round": ROUND + 300})
+    of_next = [[row for row in after if row["host"] == f"{side}-ams-1"] for side in range(len(sides))]
+    return {closes: (of_round[n], of_round[n + 1], of_next[n + 1]) for closes, n in ((False, 0), (True, 2))}
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_record_without_values_changes_none(
+    bare: dict[bool, tuple[list[Row], list[Row], list[Row]]], closes: bool
+) -> None:
+    """A server that closes first leaves a socket of the same cookie in FIN_WAIT2: only its addresses are known."""
+    expected, [found], after = bare[closes]
     assert expected[0]["rtt_us"] == 80_000
-    [found] = rolled(store, [seen + close, late])["round_sockets"]
     values = ("bytes_acked", "life_bytes_acked", "rtt_us", "snd_cwnd", "samples", "live", "closed")
     assert {name: found[name] for name in values} == {name: expected[0][name] for name in values}
     # In the next round nothing is left of it.
-    again = [one | {"time_unix_us": one["time_unix_us"] + 300 * 10**6} for one in late]
-    store.insert("tcp_samples", again)
-    rollup(store, ROUND + 300, INTERVAL, ROUND + 360)
-    later = f"select count() as n from round_sockets where round = fromUnixTimestamp({ROUND + 300})"
-    assert store.query(later) == [{"n": 0}]
+    assert after == []
 
 
-@pytest.mark.parametrize("sequences", [range(1, 21), range(1, 71), [1, 65, 129, 2], [2**63, 2**63 + 64]])
-def test_copies_of_a_poll_are_counted_once_however_many_polls_there_are(store: Store, sequences: list[int]) -> None:
-    rows = [row for n, number in enumerate(sequences) for row in poll("ams-1", number, -290 + 4 * n, range(3))]
-    rolled(store, [rows, rows[::2], rows])
-    assert store.query("select samples from round_sockets") == [{"samples": len(sequences)}] * 3
+REPEATED = [range(1, 21), range(1, 71), [1, 65, 129, 2], [2**63, 2**63 + 64]]
+
+
+@pytest.fixture(scope="module")
+def copied(shared: Home) -> list[list[Row]]:
+    """Sockets of hosts whose polls of these numbers came up to three times."""
+    sides = []
+    for sequences in REPEATED:
+        rows = [row for n, number in enumerate(sequences) for row in poll("ams-1", number, -290 + 4 * n, range(3))]
+        sides.append([rows, rows[::2], rows])
+    with closing(shared.open()) as store:
+        return [found["round_sockets"] for found in side_by_side(store, sides)]
+
+
+@pytest.mark.parametrize("side", range(len(REPEATED)), ids=lambda side: str(REPEATED[side]))
+def test_copies_of_a_poll_are_counted_once_however_many_polls_there_are(copied: list[list[Row]], side: int) -> None:
+    assert [row["samples"] for row in copied[side]] == [len(REPEATED[side])] * 3
 
 
 def test_sockets_with_similar_numbers_are_distinguished(store: Store) -> None:
