@@ -101,49 +101,53 @@ def act(home: Home, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     moment = instants.show(instants.latest_round(at, INTERVAL))
     home.run("rollup", "--round", moment)
     home.run("decide", "initcwnd", "--round", moment)
-    home.run("publish", "--publish-dir", home.path / "publish")
+    home.run("publish", "--publish-dir", home.publish_dir)
 
 
-def ahead_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> PublishFolder:
-    """A round rolled out in time, another one with samples, decided and rolled out a day ahead, and the clock right
-    again, a round later."""
-    folder = PublishFolder(home.path / "publish")
+Steps = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def ahead_once(shared: Home) -> tuple[Home, Steps, Steps]:
+    """A round rolled out in time, another one with samples, decided and rolled out a day ahead; what status shows with
+    the clock right again, a round later, and without another round for an hour."""
+    folder = PublishFolder(shared.publish_dir)
     hosts = ("ams-1", "ams-2")
-    feed(home, "now", [row for host in hosts for row in samples(host, 0)])
-    feed(home, "ahead", [row for host in hosts for row in samples(host, 0, window=60, off_s=DAY_S)])
-    feed(home, "next", [row for host in hosts for row in samples(host, -1)])
-    for at in (ROUND + 90, ROUND + DAY_S + 90):
-        act(home, at, monkeypatch)
-        candidate = folder.resolved("candidate")
-        assert candidate is not None
-        folder.point("current", candidate / "edges")
-        kept = Event("rollout", verdict="done", who="ann", publication=candidate.name, at_unix_s=at + 5)
-        journal.append(folder.path, kept)
-    monkeypatch.setattr(instants, "now", lambda: ROUND + INTERVAL + 90)
-    return folder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(instants, "now", lambda: ROUND + 30)
+        feed(shared, "now", [row for host in hosts for row in samples(host, 0)])
+        feed(shared, "ahead", [row for host in hosts for row in samples(host, 0, window=60, off_s=DAY_S)])
+        feed(shared, "next", [row for host in hosts for row in samples(host, -1)])
+        for at in (ROUND + 90, ROUND + DAY_S + 90):
+            act(shared, at, patch)
+            candidate = folder.resolved("candidate")
+            assert candidate is not None
+            folder.point("current", candidate / "edges")
+            kept = Event("rollout", verdict="done", who="ann", publication=candidate.name, at_unix_s=at + 5)
+            journal.append(folder.path, kept)
+        seen = []
+        for at in (ROUND + INTERVAL + 90, ROUND + 12 * INTERVAL):
+            patch.setattr(instants, "now", lambda at=at: at)
+            answer = shared.json("status", "--publish-dir", folder.path, code=1)
+            seen.append({one["what"]: one for one in answer["steps"]})
+    return shared, seen[0], seen[1]
 
 
-def test_a_clock_that_was_ahead_hides_no_dead_loop(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = ahead_once(home, monkeypatch)
-
-    def steps() -> dict[str, dict[str, Any]]:
-        return {one["what"]: one for one in home.json("status", "--publish-dir", folder.path, code=1)["steps"]}
-
-    found = steps()
+def test_a_clock_that_was_ahead_hides_no_dead_loop(ahead_once: tuple[Home, Steps, Steps]) -> None:
+    _, found, later = ahead_once
     assert (found["rounds"]["state"], found["initcwnd"]["state"]) == ("ok", "ok")
     assert (found["rounds"]["at"], found["initcwnd"]["at"]) == (instants.show(ROUND), instants.show(ROUND))
     assert found["published"]["state"] == "broken"
     assert "in the future" in found["published"]["text"]
     assert found["last push"]["at"] == instants.show(ROUND + 95), "a later push must not be hidden for a day"
-    monkeypatch.setattr(instants, "now", lambda: ROUND + 12 * INTERVAL)
-    found = steps()
-    assert (found["rounds"]["state"], found["initcwnd"]["state"]) == ("stale", "stale")
+    assert (later["rounds"]["state"], later["initcwnd"]["state"]) == ("stale", "stale")
 
 
 def test_after_a_clock_that_was_ahead_rounds_are_published_and_rolled_back(
-    home: Home, monkeypatch: pytest.MonkeyPatch
+    ahead_once: tuple[Home, Steps, Steps], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = ahead_once(home, monkeypatch)
+    home, *_ = ahead_once
+    folder = PublishFolder(home.publish_dir)
     first = folder.rounds()[0]
     act(home, ROUND + INTERVAL + 90, monkeypatch)
     new = folder.resolved("candidate")
