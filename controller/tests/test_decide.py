@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -289,8 +289,8 @@ def test_dry_run_writes_nothing() -> Iterator[Sent]:
         ("1970-01-01T00:00:00Z", "is not a multiple"),
     ],
 )
-def test_an_instant_that_is_not_a_round_is_refused(home: Home, given: str, message: str) -> None:
-    [line] = home.refused("decide", "initcwnd", "--round", given)
+def test_an_instant_that_is_not_a_round_is_refused(bare_home: Home, given: str, message: str) -> None:
+    [line] = bare_home.refused("decide", "initcwnd", "--round", given)
     assert message in line
 
 
@@ -308,12 +308,14 @@ def test_a_round_may_be_given_by_how_long_ago_it_was(monkeypatch: pytest.MonkeyP
     assert instants.show(instants.parse_round(given, INTERVAL)) == moment
 
 
-def test_a_timers_round_is_one_whose_samples_had_their_time(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+@together
+def test_a_timers_round_is_one_whose_samples_had_their_time() -> Generator[Sent, pytest.FixtureRequest]:
     """A minute by default."""
+    request = yield (sent := Sent(rounds_of_traffic([40, 40]), rounds=2))
     for later, moment in ((59, NOW - INTERVAL), (60, NOW)):
-        monkeypatch.setattr(instants, "now", lambda later=later: NOW + later)
-        assert home.json("decide", "initcwnd", "--round", "due", code=3)["round"] == instants.show(moment)
-        assert home.json("decide", "initcwnd", code=3)["round"] == instants.show(NOW)
+        request.getfixturevalue("monkeypatch").setattr(instants, "now", lambda later=later: NOW + later)
+        assert sent.ours().json("decide", "initcwnd", "--round", "due")["round"] == instants.show(moment)
+        assert sent.ours().json("decide", "initcwnd")["round"] == instants.show(NOW)
 
 
 def test_all_laws_decide_at_one_instant(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,10 +395,10 @@ def test_explain_shows_why_there_is_no_value() -> Iterator[Sent]:
     assert "no sample of a live connection from nyc to ams" in because("nyc", "ams")
 
 
-def test_explain_of_an_unknown_pop_helps(home: Home) -> None:
-    [line] = home.refused("explain", "ams", "nyk")
+def test_explain_of_an_unknown_pop_helps(bare_home: Home) -> None:
+    [line] = bare_home.refused("explain", "ams", "nyk")
     assert line.endswith("'nyk' is not in the fleet; did you mean nyc?")
-    [line] = home.refused("explain", "ams", "ams")
+    [line] = bare_home.refused("explain", "ams", "ams")
     assert line.endswith("name two PoPs")
 
 
@@ -410,62 +412,59 @@ overrides:
 """
 
 
-def windows(home: Home, edge: str) -> dict[str, int]:
-    document = json.loads((home.path / "out" / f"{edge}.json").read_bytes())
+def windows(sent: Sent, edge: str) -> dict[str, int]:
+    document = json.loads((sent.home.path / "out" / f"{sent.own(edge)}.json").read_bytes())
     return {route["prefix"]: route["initcwnd"] for route in document["entries"]}
 
 
-def test_an_override_for_edges_reaches_these_and_leaves_the_pair_alone(home: Home) -> None:
-    feed(
-        home,
-        "a",
-        [
-            s
-            for src, dst in (("ams", "fra"), ("fra", "ams"))
-            for c in connections(3, 40, src, dst)
-            for s in polls(c, NOW, FULL)
-        ],
-    )
-    home.policy.write_text(EDGE_OVERRIDES)
-    first = home.json("decide", "initcwnd")
-    assert {(d["src_pop"], d["dst_pop"], d["ip_version"]): d["initcwnd"] for d in first["decisions"]} == {
+@together
+def test_an_override_for_edges_reaches_these_and_leaves_the_pair_alone() -> Iterator[Sent]:
+    samples = [
+        s
+        for src, dst in (("ams", "fra"), ("fra", "ams"))
+        for c in connections(3, 40, src, dst)
+        for s in polls(c, NOW, FULL)
+    ]
+    yield (sent := Sent(samples, EDGE_OVERRIDES))
+    first = sent.ours().json("decide", "initcwnd")
+    assert {(d["src_pop"], d["dst_pop"], d["ip_version"]): d["initcwnd"] for d in sent.named(first["decisions"])} == {
         ("ams", "fra", 4): 40,
         ("ams", "nyc", 4): None,
         ("fra", "ams", 4): 40,
         ("fra", "ams", 6): None,
     }
-    home.run("bundle", "--out", home.path / "out")
-    assert windows(home, "ams-1") == {"10.77.2.0/24": 40, "10.77.3.0/24": 30}
-    assert windows(home, "ams-2") == {"10.77.2.0/24": 20}
-    assert windows(home, "fra-1") == {}
-    assert (
-        "but on ams-2, IPv4: 20 segments until 2099-01-01T00:00:00Z: old host"
-        in home.run("explain", "ams", "fra").stdout
-    )
-    [edge_value] = home.json("explain", "ams", "nyc")["initcwnd"]["edges"]
-    assert (edge_value["edge"], edge_value["initcwnd"], edge_value["why"]) == ("ams-1", 30, "trial")
+    sent.home.run("bundle", "--out", sent.home.path / "out")
+    fra, nyc = sent.own("10.77.2.0/24"), sent.own("10.77.3.0/24")
+    assert windows(sent, "ams-1") == {fra: 40, nyc: 30}
+    assert windows(sent, "ams-2") == {fra: 20}
+    assert windows(sent, "fra-1") == {}
+    said = sent.explain("ams", "fra")
+    assert "but on ams-2, IPv4: 20 segments until 2099-01-01T00:00:00Z: old host" in said
+    [edge_value] = sent.home.json("explain", sent.own("ams"), sent.own("nyc"))["initcwnd"]["edges"]
+    assert (sent.said(edge_value["edge"]), edge_value["initcwnd"], edge_value["why"]) == ("ams-1", 30, "trial")
 
     # Again changes nothing; without the words nothing of them stays.
     table = "select * from initcwnd_edge_decisions final order by all"
-    before = home.query(table)
-    assert home.json("decide", "initcwnd")["edge_decisions"] == first["edge_decisions"]
-    assert home.query(table) == before
+    before = sent.home.query(table)
+    assert sent.home.json("decide", "initcwnd")["edge_decisions"] == first["edge_decisions"]
+    assert sent.home.query(table) == before
     assert len(before) == 4
-    home.policy.write_text("initcwnd: {duty_rounds: 1}\n")
-    assert decide(home)[0]["initcwnd"] == 40
-    assert home.query(table) == []
+    sent.rule("initcwnd: {duty_rounds: 1}\n")
+    [of_ams] = [row for row in sent.decide() if row["src_pop"] == "ams"]
+    assert of_ams["initcwnd"] == 40
+    assert sent.home.query(table) == []
 
 
-def test_an_override_of_another_pops_edge_is_found_by_check(home: Home) -> None:
-    home.policy.write_text(EDGE_OVERRIDES.replace("[fra-1]", "[ams-1, ams-1]"))
-    lines = home.refused("check")
+def test_an_override_of_another_pops_edge_is_found_by_check(bare_home: Home) -> None:
+    bare_home.policy.write_text(EDGE_OVERRIDES.replace("[fra-1]", "[ams-1, ams-1]"))
+    lines = bare_home.refused("check")
     assert [line.split("overrides[3].")[1].split(";")[0] for line in lines] == [
         "edges: names an edge twice",
         "edges[0]: 'ams-1' is not an edge of fra",
         "edges[1]: 'ams-1' is not an edge of fra",
     ]
-    home.policy.write_text(EDGE_OVERRIDES.replace("[fra-1]", "[nyc-1]"))
-    [line] = home.refused("check")
+    bare_home.policy.write_text(EDGE_OVERRIDES.replace("[fra-1]", "[nyc-1]"))
+    [line] = bare_home.refused("check")
     assert "overrides[3].edges[0]: 'nyc-1' is not an edge of fra; name edges of the override's src" in line
 
 
