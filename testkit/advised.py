@@ -58,12 +58,13 @@ class Traffic:
 
 
 class Advised(Apart):
-    """Traffic that is loaded once for all cases; then what is advised of the case's paths."""
+    """Traffic that is loaded once for all cases; then what is advised of the case's paths by its policy. Where edges
+    pace, the last round but one is rolled up."""
 
     advised: Sequence[dict[str, Any]]
 
-    def __init__(self, traffic: Traffic) -> None:
-        self.samples = traffic.samples
+    def __init__(self, traffic: Traffic, policy: str = "{}\n") -> None:
+        self.samples, self.policy = traffic.samples, policy
 
     @classmethod
     def run(cls, home: Home, cases: Sequence[Self]) -> None:
@@ -71,9 +72,14 @@ class Advised(Apart):
         write_spool(home.spool, "traffic", [record(case.moved(case.samples)) for case in cases])
         with patch.object(instants, "now", lambda: ROUND + 30):
             home.run("ingest", home.spool)
-            paths = home.json("advise", "--top", 1000)["paths"]
-        for case in cases:
-            case.advised = case.named(paths)
+            for policy in dict.fromkeys(case.policy for case in cases):
+                home.policy.write_text(policy)
+                paths = home.json("advise", "--top", 1000)["paths"]
+                for case in cases:
+                    if case.policy == policy:
+                        case.advised = case.named(paths)
+                if "bpf" in policy:
+                    home.run("rollup", "--round", instants.show(ROUND - 300))
 
     def path(self, source: str = "ams", destination: str = "fra") -> dict[str, Any]:
         return path({"paths": self.advised}, source, destination)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,21 +20,22 @@ from springtide.learn.advise_path import EVIDENCE, SIZES, path_of
 from springtide.policy import StartPolicy
 
 from testkit import history
-from testkit.advised import Traffic, by_hand_ms, of_size, path
+from testkit.advised import Advised, Traffic, by_hand_ms, of_size, path
 from testkit.browser import look_at, screens
 from testkit.home import ROUND, Home
+from testkit.together import together
 from testkit.traffic import MSS
 
 pytestmark = pytest.mark.usefixtures("clock")
 
 
-def test_a_path_that_connections_met_gains_what_slow_start_waits(home: Home) -> None:
+@together
+def test_a_path_that_connections_met_gains_what_slow_start_waits() -> Iterator[Advised]:
     traffic = Traffic()
     for minute in range(10, 90):
         traffic.connection("ams-1", "10.77.2.9", 5_000_000 + minute, minute=minute, size=100_000)
-    traffic.load(home)
-    answer = home.json("advise")
-    found = path(answer, "ams", "fra")
+    yield (advised := Advised(traffic))
+    found = advised.path()
     assert (found["basis"], found["kind"], found["connections"], found["fresh_connections"]) == ("met", "pair", 80, 80)
     assert found["rtt_ms"]["estimate"] == 100
     assert found["rate_bytes_per_s"]["estimate"] == pytest.approx(5_000_049, abs=2)
@@ -76,25 +78,24 @@ def test_what_something_else_limited_is_a_lower_bound(home: Home, limited: dict[
     assert "0 (0.0)" in screen
 
 
+@together
 @pytest.mark.parametrize(
     ("seen", "basis"),
     [({"size": 1_000_000}, "met"), ({"bytes_retrans": MSS}, "met"), ({}, "at_least")],
     ids=["long", "lossy", "short"],
 )
 def test_without_an_ssthresh_as_of_bbr_the_path_is_met_where_the_law_says_so(
-    home: Home, seen: dict[str, Any], basis: str
-) -> None:
-    home.policy.write_text("enforce: {by: bpf, otherwise: routes}\n")
+    seen: dict[str, Any], basis: str
+) -> Iterator[Advised]:
     traffic = Traffic()
     for minute in range(90, 94):
         for _ in range(5):
             values: dict[str, Any] = {"size": 900_000} | seen
             traffic.connection("ams-1", "10.77.2.9", 6_250_000, minute=minute, met=False, **values)
-    traffic.load(home)
-    assert path(home.json("advise"), "ams", "fra")["basis"] == basis
-    home.run("rollup", "--round", instants.show(ROUND - 300))
-    counts = "select sum(share_connections) > 0 as met from round_paths where dst_pop = 'fra'"
-    assert home.query(counts) == [{"met": basis == "met"}]
+    yield (advised := Advised(traffic, "enforce: {by: bpf, otherwise: routes}\n"))
+    assert advised.path()["basis"] == basis
+    counts = "select sum(share_connections) > 0 as met from round_paths where dst_pop = "
+    assert advised.home.query(f"{counts}'{advised.own('fra')}'") == [{"met": basis == "met"}]
 
 
 def test_impossible_rates_show_nothing_and_the_connection_began_all_the_same(home: Home) -> None:
@@ -207,8 +208,14 @@ def test_what_a_host_sends_to_itself_is_no_path(home: Home) -> None:
     assert home.query("select * from round_rogues") == home.query("select * from round_late") == []
 
 
+def load_history(home: Home) -> None:
+    """The samples of a small fleet's two days."""
+    history.spool(home)
+    home.run("ingest", home.spool)
+
+
 def test_copies_of_samples_change_nothing(home: Home) -> None:
-    history.fill(home)
+    load_history(home)
     once = home.json("advise")
     opened = home.open()
     opened.execute("insert into tcp_samples select * from tcp_samples")
@@ -222,7 +229,7 @@ def test_copies_of_samples_change_nothing(home: Home) -> None:
 def test_without_samples_one_line_says_what_to_do(home: Home) -> None:
     [line] = home.run("advise", code=3).stderr.splitlines()
     assert "the store has no samples; load some first: `springtide ingest" in line
-    history.fill(home)
+    load_history(home)
     [line] = home.run(
         "advise", "--from", "2025-01-01T00:00:00Z", "--to", "2025-01-01T01:00:00Z", code=3
     ).stderr.splitlines()
@@ -243,7 +250,7 @@ def test_samples_of_the_future_are_named(home: Home) -> None:
 
 
 def test_a_page_that_cannot_be_written_is_reported(home: Home) -> None:
-    history.fill(home)
+    load_history(home)
     assert "choose another --html" in home.run("advise", "--html", "/proc/nowhere.html", code=1).stderr
 
 
@@ -267,7 +274,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_opens_with_the_number_and_needs_nothing_else(home: Home, tmp_path: Path) -> None:
-    history.fill(home)
+    load_history(home)
     html = tmp_path / "advice.html"
     screen = home.run("advise", "--html", html, "--top", 5).stdout
     text = html.read_text()
