@@ -340,7 +340,8 @@ def test_an_edge_that_sends_much_and_then_nothing_freezes_no_pop() -> Iterator[C
     assert counted.decided[0][0] == {}
 
 
-def test_two_machines_with_one_name_are_reported(home: Home) -> None:
+@together
+def test_two_machines_with_one_name_are_reported() -> Iterator[Counted]:
     second_boot = [
         {**row, "boot_id": "before" if n < 7 else "after", "poll_sequence": n % 7 + 1}
         for n, row in enumerate(life("ams-2", 7))
@@ -348,10 +349,9 @@ def test_two_machines_with_one_name_are_reported(home: Home) -> None:
     second_machine = [
         {**row, "boot_id": "another", "cookie": 9, "poll_sequence": 5 + n} for n, row in enumerate(life("ams-1", 8))
     ]
-    put(home, truthful(EDGES[:1]) + second_boot + second_machine)
-    home.run("rollup", "--round", instants.show(ROUND))
-    assert rogues(home) == {("ams-1", "several_boots"): 2}
-    assert "two machines have one name" in home.run("doctor", "--site", code=1).stdout
+    yield (counted := Counted(truthful(EDGES[:1]) + second_boot + second_machine))
+    assert counted.rogues() == {("ams-1", "several_boots"): 2}
+    assert "two machines have one name" in counted.home.run("doctor", "--site", code=1).stdout
 
 
 def many(host: str, lost: range, closed: range, *, reported: bool = True, idle: bool = False) -> list[Row]:
@@ -390,16 +390,16 @@ def test_close_records_that_are_lost_count(
     assert (found.closes_share, (found.closes_seen, found.closes_expected)) == (share, closes)
 
 
-def test_where_close_records_are_lost_the_last_decisions_stay(home: Home) -> None:
+@together
+def test_where_close_records_are_lost_the_last_decisions_stay() -> Iterator[Counted]:
     lost, closed = range(24), range(24, 30)
-    put(home, many("ams-1", lost, closed) + many("ams-2", lost, closed))
-    first = instants.show(ROUND - INTERVAL)
-    home.run("decide", "initcwnd", "--round", first)
-    answer = home.json("decide", "initcwnd", code=3)
-    assert answer["incomplete"] == {"ams": "12 of 60 close records arrived"}
-    assert answer["decisions"][0]["reason"] == "held_incomplete_input"
-    home.policy.write_text(POLICY + "completeness: {min_closes: 0}\n")
-    assert home.json("decide", "initcwnd")["incomplete"] == {}
+    yield (counted := Counted(many("ams-1", lost, closed) + many("ams-2", lost, closed)))
+    counted.home.policy.write_text(POLICY)
+    answer = counted.home.json("decide", "initcwnd", code=3)
+    assert counted.missing(answer["incomplete"]) == {"ams": "12 of 60 close records arrived"}
+    assert counted.named(answer["decisions"])[0]["reason"] == "held_incomplete_input"
+    counted.home.policy.write_text(POLICY + "completeness: {min_closes: 0}\n")
+    assert counted.home.json("decide", "initcwnd")["incomplete"] == {}
 
 
 def test_invented_prefixes_decide_little_of_who_is_slow(home: Home) -> None:
