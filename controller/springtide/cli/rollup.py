@@ -26,7 +26,7 @@ from springtide.cli.options import (
 from springtide.cli.output import print_json, print_table, warn
 from springtide.errors import InputError, Problem
 from springtide.jobs.due import due, prepare, span
-from springtide.observe.rollup import Rollup, count_late
+from springtide.observe.rollup import Rollup, count_late, first_sample
 from springtide.observe.rollup import rollup as run
 from springtide.store import Store
 
@@ -107,18 +107,11 @@ def rollup(
 def _announced(store: Store, rounds: range) -> range:
     """Says how many rounds a backfill is, and gives them back. Raises InputError where it has no samples."""
     ends = f"from {instants.show(rounds[0])} up to {instants.show(rounds[-1])}"
-    [found] = store.query(
-        """
-        select count() as samples, min(time_unix_us) as first from tcp_samples
-        where time_unix_us >= {since_us:Int64} and time_unix_us < {until_us:Int64}
-        """,
-        {"since_us": (rounds[0] - rounds.step) * 1_000_000, "until_us": rounds[-1] * 1_000_000},
-    )
-    if not found["samples"]:
+    first = first_sample(store, rounds[0] - rounds.step, rounds[-1])
+    if first == rounds[-1]:
         raise InputError([Problem("--from", "round", f"no samples are {ends}", "give a span that has some")])
-    begun = instants.show(found["first"] // 1_000_000)
     count = f"{len(rounds):,} {'round' if len(rounds) == 1 else 'rounds'}"
-    click.echo(f"rollup: {count} {ends}; the first sample is of {begun}", err=True)
+    click.echo(f"rollup: {count} {ends}; the first sample is of {instants.show(first)}", err=True)
     return rounds
 
 

@@ -192,7 +192,7 @@ def pending(store: Store, newest_unix_s: int, interval_s: int, lateness_s: int) 
         oldest = max(oldest, lines[-1].round - RETRIED_ROUNDS * interval_s)
     else:
         # A new store has no samples of most of the day.
-        oldest = max(oldest, _first_sample(store, oldest - interval_s, newest_unix_s) // interval_s * interval_s)
+        oldest = max(oldest, first_sample(store, oldest - interval_s, newest_unix_s) // interval_s * interval_s)
     done = {line.round for line in lines if line.waited_s >= lateness_s}
     candidates = [moment for moment in range(oldest, newest_unix_s + 1, interval_s) if moment not in done]
     return [moment for moment in candidates if _has_samples(store, moment, interval_s)]
@@ -228,8 +228,8 @@ def count_late(store: Store, until_unix_s: int, interval_s: int, now_unix_s: int
     return int(row["n"])
 
 
-def _first_sample(store: Store, since_unix_s: int, until_unix_s: int) -> int:
-    """The second of the first one within [since, until); `until` where there is none."""
+def first_sample(store: Store, since_unix_s: int, until_unix_s: int) -> int:
+    """The second of the first sample or request within [since, until); `until` where there is none."""
     span = {"start": since_unix_s * 1_000_000, "end": until_unix_s * 1_000_000}
     firsts = [
         store.query(
