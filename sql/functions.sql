@@ -59,12 +59,12 @@ create or replace function springtide_sketch$on_cluster as (list) ->
         springtide_weights(list)
     );
 
--- One host's influence on what all show is bounded. Its mean is held within half and twice the middle host's.
+-- A bound on one host's influence: its mean is held within half and twice that of the middle host.
 create or replace function springtide_held_mean$on_cluster as (mean, middle) ->
     least(greatest(mean, middle / 2), middle * 2);
 
--- A host's list as its bounds allow: where one acts, as many of its values as count at most, from the middles of equal
--- parts of it, scaled to the mean that is allowed.
+-- A host's list within its bounds: at most the number of values that count, taken from the middles of equal parts of the
+-- list, and scaled to the allowed mean.
 create or replace function springtide_held$on_cluster as (list, weight, held_weight, mean, held_mean) ->
     if(
         held_weight = weight and held_mean = mean,
@@ -92,8 +92,7 @@ create or replace function springtide_held$on_cluster as (list, weight, held_wei
         )
     );
 
--- Lists (whole, part, ...) of hosts, of which none is counted for more than the second largest: the whole is at most as
--- much, and the others in proportion.
+-- Lists (whole, part, ...) of hosts. The largest whole is cut to the second largest, and its parts in proportion.
 create or replace function springtide_capped$on_cluster as (hosts) ->
     arrayMap(
         host -> arrayMap(
@@ -119,7 +118,7 @@ create or replace function springtide_without_most$on_cluster as (hosts, upwards
         )
     );
 
--- Sum of what hosts show: one of three and more may invent what it shows.
+-- Sum over hosts. With three or more, one of them may be lying.
 create or replace function springtide_agreed$on_cluster as (hosts, upwards) ->
     if(
         length(hosts) > 2,
@@ -135,7 +134,7 @@ create or replace function springtide_lossy$on_cluster as (flights) ->
 create or replace function springtide_moments$on_cluster as (us) ->
     [1, toUInt128(least(us, 10000000)), toUInt128(least(us, 10000000)) * least(us, 10000000)];
 
--- The share of `part` that is left where `kept` of `whole` count, rounded up: few losses do not become zero.
+-- The share of `part` where only `kept` of `whole` count, rounded up: few losses do not become zero.
 create or replace function springtide_in_proportion$on_cluster as (part, whole, kept) ->
     toUInt64(intDiv(toUInt128(part) * kept + greatest(whole, 1) - 1, greatest(whole, 1)));
 

@@ -7,7 +7,7 @@
 -- connection is young.
 --
 -- A connection is new in a window of time if its first record is in it, and an earlier poll of its namespace did not
--- show it. So it is if that record shows that nothing was sent yet. It is counted once, whatever its size, by its first
+-- show it, or if that record shows that nothing was sent yet. It is counted once, whatever its size, by its first
 -- record in which its first flight has been acknowledged; if none shows that, by its last one if it was closed or seen
 -- at two polls (else its flight may not be complete). Only the first eight records, and those within the horizon of the
 -- first, count: connections before and after are observed for equally long. Nothing depends on the order of arrival,

@@ -2,14 +2,14 @@
 -- path with enough handshakes, every column of fixed width. Nothing after the round is read. Parameters: since_s
 -- (excluded), round_s, min_connections.
 --
--- The timeout is of all edges of a PoP, so of the hosts with enough handshakes the one with the longest round trips
--- counts: of three and more the second longest, since one may have invented them. Likewise of three hosts and more the
--- one that sent most again does not count in the comparison. In first flights none counts for more than the second
--- largest, and one not at all: the one that says most that copies are needed, or that they do harm, or that the path is
--- full (springtide_agreed).
+-- Bounds on one host. All edges of a PoP share a timeout, so the host with the longest round trips decides it, among
+-- those with enough handshakes. With three hosts or more the second longest decides, since one host may be lying, and
+-- the host that sent most handshakes again is left out of the comparison. In first flights no host counts for more than
+-- the second largest. The host that speaks most for copies, for harm by them or for a full path is left out
+-- (springtide_agreed).
 --
--- First flights are those of connections with two segments of data and more whose handshake was not sent again: copies
--- are not judged by what a timeout of handshakes does.
+-- First flights are of connections with two segments of data or more whose handshake was not sent again, so that a
+-- timeout of handshakes does not change how copies are judged.
 with of_bundles as (
     select
         pop,
@@ -23,7 +23,7 @@ with of_bundles as (
         groupArrayIf(handshake_rtt_us, handshake_rtt_us > 0) as rtts,
         countIf(handshake_timeout_ms > 0) as own,
         countIf(handshake_timeout_ms > 0 and handshake_resent > 0) as own_resent,
-        -- Beside them, by chance: of the same bundle.
+        -- Connections of the same bundle that kept the kernel's timeout by chance.
         if(own > 0, countIf(handshake_timeout_ms = 0), 0) as kernels,
         if(own > 0, countIf(handshake_timeout_ms = 0 and handshake_resent > 0), 0) as kernels_resent
     from round_flights
@@ -105,7 +105,7 @@ flights_of_bundles as (
         groupArrayIf(tuple(first_flight_resent, handshake_rtt_us), copied_bytes = 0) as plain,
         countIf(copied_bytes > 0) as treated,
         countIf(copied_bytes > 0 and first_flight_resent > 0) as treated_lossy,
-        -- Where none was reported twice, the other end does not report.
+        -- If no segment was reported twice, the other end does not report duplicates.
         sumIf(copied_segments, copied_bytes > 0 and repaired_segments < copied_segments) as twice,
         sumIf(repaired_segments, copied_bytes > 0 and repaired_segments < copied_segments) as missed,
         sumForEachIf(
@@ -134,7 +134,7 @@ flights_of_hosts as (
         ip_version,
         host,
         groupArrayArrayIf(plain, copies) as beside,
-        -- Where copies are in use, those that have none by chance.
+        -- Where copies are in use: connections that got none by chance.
         if(max(copies), beside, groupArrayArray(plain)) as untreated,
         arrayFilter(us -> us > 0, tupleElement(untreated, 2)) as rtts,
         arrayReduce('quantileExact(0.5)', rtts) as middle_us,
@@ -168,7 +168,7 @@ flights_of_paths as (
         springtide_agreed(groupArrayIf(of_copies, of_copies[1] > 0), 1) as copies,
         springtide_agreed(groupArrayIf(times, times[1] > 0), 1) as took,
         springtide_agreed(groupArrayIf(times_beside, times_beside[1] > 0), -1) as took_beside,
-        -- The spread of few may be small by chance: the larger one is taken for both.
+        -- The spread of few connections may be small by chance, so both groups get the larger one.
         greatest(
             took[3] / took[1] - pow(took[2] / took[1], 2),
             took_beside[3] / took_beside[1] - pow(took_beside[2] / took_beside[1], 2)

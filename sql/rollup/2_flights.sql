@@ -1,8 +1,8 @@
 -- The round's first-flight records, each connection's once. Parameters: generation, round_s, round_start_us < round_us
 -- (microseconds since the epoch).
 --
--- A record is judged with the values that are in force: those of the last decisions before the round. Its bundle is of
--- an earlier round; where the decisions of then gave its arm the same window and rates, it counts, else it does not.
+-- A record is judged by the values in force, which are those of the last decisions before the round. Its bundle may be
+-- of an earlier round. It counts if the decisions of that round gave the same window and rates.
 insert into rollup_flights
 with records as (
     select
@@ -31,7 +31,7 @@ with records as (
                 coalesce(bytes_acked, 0),
                 coalesce(min_rtt, 0) % 4294967295,
                 coalesce(handshake_rtt, 0),
-                -- A record of a program that did not count them: all, less what later flights sent again.
+                -- For a record of a program without this counter: all, less what later flights sent again.
                 coalesce(
                     first_flight_segs,
                     data_segs_out - least(
@@ -129,7 +129,7 @@ dated as (
     asof left join rounds on placed.every = rounds.every and tupleElement(placed.started, 1) >= rounds.decided_s
 ),
 
--- Rounds of the bundles that records name. Apart: what `dated` is made of would be planned and read again.
+-- Rounds of the bundles that records name. A query of its own, so that the source of `dated` is planned and read once.
 named as (
     select distinct
         toUInt32(least(coalesce(started_round, 0), 4294967295)) as started_s,
@@ -207,7 +207,8 @@ select
     tupleElement(started, 5) as started_step,
     tupleElement(started, 6) as started_at_once,
     tupleElement(started, 7) as started_prefix_length,
-    -- Nothing in the bundle and nothing set, or both. A trial of nothing is the law's own where it asks the default.
+    -- Either the bundle has values and they were set, or neither. A trial without values is how the law asks for the
+    -- default.
     gave = gives
     and (tupleElement(gives, 1) > 0) = (started_window > 0 or started_rate > 0)
     and (started_arm = 0 or tupleElement(gives, 4)) as in_force,
@@ -225,7 +226,7 @@ select
     tupleElement(times, 4) as acked_100k_us,
     tupleElement(times, 5) as cap_lifted_us,
     tupleElement(times, 6) as lived_us,
-    -- A time of less than half a millisecond is as much the hosts' clocks as the path.
+    -- A time below half a millisecond shows the hosts' clocks as much as the path.
     if(
         tupleElement(times, 8) > 0,
         intDiv(toUInt64(tupleElement(times, 7)) * 1000000, greatest(tupleElement(times, 8), 500)),

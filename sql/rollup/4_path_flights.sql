@@ -24,12 +24,12 @@ recorded as (
         started_step = 0
         and first_flight_segments - least(first_flight_segments, first_flight_resent, resent) > 10 as is_long,
         in_force and is_long as is_flight,
-        -- Its edge's bundle does not name the path, though values are in use: it is held out, or has no part of them.
+        -- The edge's bundle does not name the path, though values are in use: the edge is held out, or has no part.
         -- A flight that began more than an hour ago shows the path of then.
         is_long
         and not in_force
-        -- A flight that has a timeout of its handshake alone starts as the kernel makes it. One whose handshake was
-        -- sent again is given nothing. Copies hide what it loses.
+        -- A flight with only a timeout of its handshake starts as the kernel's default. One whose handshake was sent
+        -- again gets no start. Copies hide losses.
         and (started_prefix_length = 0 or (handshake_timeout_ms > 0 and handshake_resent = 0))
         and copied_bytes = 0
         and started_window = 0
@@ -51,15 +51,15 @@ recorded as (
         least(coalesce(acked_50k_us, 0), 281474976710655) as at_50k,
         least(coalesce(acked_100k_us, 0), 281474976710655) as at_100k,
         greatest(least(coalesce(first_acked_us, 0), 281474976710655), min_rtt_us) as begun_us,
-        -- Edges look once a round trip, and take what is acknowledged between two looks for a rate. It is none where
-        -- the window was used up before: where neither a round trip at the rate nor the whole object fits it. Nor where
-        -- the kernel paced less than the rate, which is no more than two windows a round trip. Where an object is over
-        -- within the first round trip, the second look is at its close, which comes some milliseconds late.
+        -- Edges look once a round trip, and divide the bytes acknowledged between two looks by the time. This is no
+        -- rate of the path in three cases: the window was used up before, as neither a round trip at the rate nor the
+        -- whole object fits it; the kernel paced less than the rate, which is at most two windows a round trip; or the
+        -- object was over within the first round trip, as the second look is then some milliseconds late, at its close.
         1448 * opened >= least(toFloat64(sent) * min_rtt_us / 1000000, toFloat64(bytes_acked))
         and 2 * 1448 * opened >= 0.95 * sent * min_rtt_us / 1000000
         and (bytes_acked > toFloat64(sent) * min_rtt_us / 1000000 or 50 * bytes_acked >= sent) as is_steady,
-        -- The most of 10, 50 and 100 kB that was acknowledged, and what it was delivered: its first segment is what the
-        -- first acknowledgement is of.
+        -- The largest of 10, 50 and 100 kB that was acknowledged, and its delivery rate after the first segment, which
+        -- the first acknowledgement counts.
         multiIf(at_100k > begun_us, 100000, at_50k > begun_us, 50000, at_10k > begun_us, 10000, 0) as covered,
         multiIf(covered = 100000, at_100k, covered = 50000, at_50k, at_10k) as covered_us,
         if(
@@ -84,7 +84,7 @@ recorded as (
         )
 ),
 
--- Bytes that all of a host's first flights on a path were delivered, and bytes that they were given, up to each moment:
+-- Bytes that the path delivered of all of a host's first flights up to each moment, and bytes that they were allowed:
 -- the sum of rate x (moment - begin) of those that have begun, less that of those that have ended.
 moments as (
     select
@@ -146,11 +146,11 @@ known as (
             and recorded.cookie = beside.cookie
 ),
 
--- Evidence of a flight without loss. Alone, it shows what is carried of what a single one is given: it left at no less
--- for others' sake, and next to none was beside it. With others, while most of the host's part of the path's rate was
--- in use, it shows what is carried of that part: what comes back no slower than it left was carried whole. Where less
--- than all of it was in use, as where some of those that start together are on trial, only a limit counts, which comes
--- back clearly slower. For a trial, what was carried and a tenth more counts too.
+-- Evidence of a flight without loss. A flight alone shows the share of a connection's rate that the path carried: it
+-- was not slowed for others, and almost nothing was beside it. A flight beside others, while most of the host's part of
+-- the path's rate was in use, shows the share of that part: bytes that come back as fast as they left were carried
+-- whole. Where less was in use, as with some of the flights on trial, the flight counts only if its bytes come back
+-- clearly slower, which is a limit of the path. For a trial the carried share and a tenth more counts too.
 flights as (
     select
         *,

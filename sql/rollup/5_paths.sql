@@ -1,26 +1,27 @@
 -- One round's evidence of each path, from a PoP to another or to a client prefix. Parameters: generation, round_s.
--- Nothing depends on the order of what arrived (springtide_weighed). All of a path's values are in rows of one kind,
--- (path, host, measure, list): the influence of one host is bounded in one place, as in 3_pairs.sql.
+-- The order in which rows arrived changes nothing (springtide_weighed). All values of a path are rows of one kind,
+-- (path, host, measure, list), so that the influence of one host is bounded in one place, as in 3_pairs.sql.
 --
--- In first flights a unit has three hosts or more where three have connections, though fewer have flights in the round:
--- one host counts there for no more than the others together, and for one flight at least. What the path carried is a
--- part of what is in use: what one host alone could say would be taken again each round, until nothing is left. So of
--- three hosts or more none has half of the weight there; of two that show it neither shows less than the other; and
--- what only one shows is not known. The same holds for how fast first segments were delivered, which lowers what is in
--- use at once; but where fewer than three have flights, one train of only one counts: the law believes no single one.
--- Two that differ by more than 1.4 say nothing: to the higher one no others set an end.
--- Rates that connections reached prove that trains say too little: of three hosts or more none says so alone. Each
--- reached what a second one's best did at most; and one that alone shows it counts as one connection. In any other list
--- or count, too, one of three hosts or more has less than half: else what the law asks of more than half of the flights
--- would never be. And the path's lowest round trip is the middle one of the hosts' own: few values make a low quantile.
+-- Bounds on one host. A path has three hosts or more where three have connections, even if fewer have first flights.
+-- - Any list or count: with three hosts or more, one host has less than half of the weight. Otherwise it could veto
+--   rules that ask for more than half of the flights.
+-- - Share of a rate that the path carried (20 to 23): it lowers the rate in use, again each round, so one host alone
+--   could lower it to nothing. Of two hosts that show it, the lower one counts as the higher. One host alone shows
+--   nothing.
+-- - Speed of first segments (9): it lowers the rate in use, too, and has the same bounds. Where fewer than three hosts
+--   have flights, one train of a single host counts; the law asks for more than one. Two hosts that differ by more than
+--   a factor of 1.4 show nothing, since nothing bounds the higher one.
+-- - Rates that connections reached (2): they show that trains are too low. With three hosts or more, a host's rates
+--   count up to the best of a second host, and a host that is alone counts as one connection.
+-- - Lowest round trip (3): the middle one of the hosts' own, because few values decide a low quantile.
 --
--- Lists: 1 delivery rates of connections that met the path; 2 what any of them reached; 3 minimum round trips; 4 round
--- trips; 5 segment sizes; 6 receivers' windows; 7 what all were delivered together; 8 how many those were; 9 how fast
--- first segments were delivered. Lists of first flights, by arm: 10 and 11 windows; 12 and 13 rates; 14 and 15, 16 and
--- 17, 18 and 19 the times of 10, 50 and 100 kB; 20 and 21 what of a single one's rate the path carried; 22 and 23 what
--- of the rate of all who start at once.
--- Counts, the first of each that of which the others are a part: 30 default starts, lossy ones; 31 and 32 first flights
--- by arm, lossy ones, segments sent again, segments; 33 those with brake steps or without, with them.
+-- Lists: 1 delivery rates of connections that met the path; 2 rates that any connection reached; 3 minimum round trips;
+-- 4 round trips; 5 segment sizes; 6 receivers' windows; 7 rates of all connections together; 8 their number; 9 speeds
+-- of first segments. Lists of first flights, for the value in use and for the trial: 10 and 11 windows; 12 and 13
+-- rates; 14 and 15, 16 and 17, 18 and 19 times of 10, 50 and 100 kB; 20 and 21 the share of a connection's rate that
+-- the path carried; 22 and 23 the share of the rate of all that start at once.
+-- Counts, each with its total first: 30 default starts, lossy ones; 31 and 32 first flights in use and on trial, lossy
+-- ones, segments sent again, segments; 33 first flights, those with steps of the brake.
 insert into rollup_paths
 with hosts as (
     select
@@ -167,9 +168,9 @@ chosen as (
     where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
 ),
 
--- Rates of all together, bounded in the same way. Each host's rate a connection is at any moment at most twice the
--- middle host's highest; its most connections at once are at most the sum of the others'. In parts of 2^20, so that
--- every sum is of integers.
+-- Rates of all connections together, bounded in the same way. A host's rate per connection is at any moment at most
+-- twice the highest of the middle host. Its peak number of connections is at most the sum of the others'. Factors are
+-- in units of 2^-20, so that every sum is one of integers.
 busy_hosts as (
     select
         pop,
@@ -329,8 +330,8 @@ valued as (
     group by at_pop, dst_pop, ip_version, network
 ),
 
--- A flight's segments are those of the middle host's, within the half and twice as many, as for lists: one that claims
--- millions hides no others' losses among them. What is sent again is part of them.
+-- A host's segments per flight are held within half and twice those of the middle host, as for lists. So a host that
+-- claims millions of segments hides no losses of others. Segments sent again are held by the same factor.
 claimed as (
     select
         at_pop,
@@ -371,10 +372,10 @@ claimed as (
     group by at_pop, dst_pop, ip_version, network, measure
 ),
 
--- In proportion to what of a host counts, rounded up: few losses do not become zero. Among three hosts or more none
--- loses more than three times what the others do, of whom there may be none, and one flight and one segment more: one
--- that says that the default loses all would excuse all that a trial loses. The brake of a single one of them is in
--- force there, and says nothing of the others.
+-- Counts are scaled by the share of a host that counts, rounded up, so that few losses do not become zero. With three
+-- hosts or more, one host loses at most three times as much as the others, and one flight and one segment more: a host
+-- that claims that the default loses everything would otherwise excuse any loss of a trial. The brake of a single host
+-- acts there, and shows nothing of the other hosts.
 counted as (
     select
         at_pop,
@@ -433,8 +434,8 @@ summed as (
 
 joined as (
     with
-    -- One or two flights of three or more do not lower what is in use: their senders may have waited for what they
-    -- sent. Where there are no more the law believes them only beside what else it knows.
+    -- One or two flights of three or more do not lower the rate in use: their senders may have waited for data. Where
+    -- a path has no more flights, the law uses them only beside other evidence.
     (measure, hosts) -> if(
         (hosts >= 3 and valued.shown_by_hosts[indexOf(valued.measures, measure)] = 1)
         or (
