@@ -21,10 +21,11 @@ SHOWN_ROWS = 8
 OWN = """\
 ## What a query of your own may do
 
-`springtide sql "select ..."` takes one `select`, `explain` or `show tables`, and writes nothing. Anything else is
-refused with exit code 2 before it runs. The engine parses the text, and these are refused by its syntax tree: another
-statement, a second one, `INTO OUTFILE`, `FORMAT` (`--csv` and `--json` choose the output), `SETTINGS`, and the
-functions `file` and `eval`. `system.columns` shows what `describe` would.
+`springtide sql tables` lists the views and tables, and `springtide sql "describe NAME"` the columns of one.
+`springtide sql "select ..."` takes one `select`, `explain`, `show tables` or `describe NAME`, and writes nothing.
+Anything else is refused with exit code 2 before it runs. The engine parses the text, and these are refused by its
+syntax tree: another statement, a second one, `INTO OUTFILE`, `FORMAT` (`--csv` and `--json` choose the output),
+`SETTINGS`, and the functions `file` and `eval`.
 
 In the embedded store the engine then runs it as a user with `SELECT` and `dictGet` on Springtide's tables and no
 other right: it can read these rows and the engine's own tables in the database `system` (tables,
@@ -137,6 +138,26 @@ def test_a_users_query_takes_parameters_and_prints_csv(lived: Home) -> None:
     assert lived.run("sql", query, "--set", "pop=fra", "--csv").stdout == f"pop,n\nfra,{32 * len(ROUNDS)}\n"
     assert "ams" in lived.run("sql", "busiest-prefixes").stdout
     assert "0 rows" in lived.run("sql", query, "--set", "pop=mars").stdout
+
+
+def test_the_tables_are_listed_views_first_each_with_what_it_is_and_described(lived: Home) -> None:
+    listed = lived.json("sql", "tables")
+    kinds = [row["kind"] for row in listed]
+    assert list(dict.fromkeys(kinds)) == ["view", "table", "dictionary"]
+    assert kinds == sorted(kinds, key=["view", "table", "dictionary"].index)
+    assert [row["name"] for row in listed if not row["description"].strip()] == []
+    found = {row["name"]: row for row in listed}
+    assert {"pairs", "round_pairs", "round_late", "tcp_samples", "audit", "rollups"} <= set(found)
+    # These also hold what a run in progress has written, or are bookkeeping.
+    assert not [name for name in found if name.startswith(("rollup_", "schema_")) or name.endswith("_revisions")]
+    assert found["round_pairs"]["description"] == "One row a round, ordered pair of PoPs and IP version."
+    for name, row in found.items():
+        assert len(lived.json("sql", f"describe {name}")) == row["columns"], name
+    assert [row["name"] for row in lived.json("sql", "tables", "--set", "pattern=pair%")] == [
+        "pairs",
+        "pair_days",
+        "pair_hours",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,11 @@ WRITES = [
     "explain ast select 1 into outfile '{out}'",
     "explain ast select 1 into outfile '{secret}.none' into outfile '{out}'",
     "describe tcp_samples into outfile '{out}'",
+    "describe tcp_samples; drop table tcp_samples",
+    "describe file('{secret}')",
+    "describe (select 1)",
+    "describe table no_such_table",
+    "describe tcp_samples settings readonly = 0",
     "select 1 -- \n into outfile '{out}'",
     "/* select */ select 1 /* into */ into /* */ outfile '{out}'",
     "select 1; select 2 into outfile '{out}'",
@@ -300,6 +305,9 @@ def test_the_services_own_purpose_works(reader: Store) -> None:
         "select file from ingest_ledger limit 1",
         "select host as file from hosts group by file limit 1",
         "show tables",
+        "describe pairs",
+        "DESC TABLE springtide.tcp_samples;",
+        "describe\n pair_days",
         "explain select count() from pairs",
         "select count() as n from tcp_samples final;",
         "-- a comment\nselect 1 as a -- and one more",
@@ -307,6 +315,13 @@ def test_the_services_own_purpose_works(reader: Store) -> None:
         assert query_read_only(reader, query, {}) is not None, query
     assert query_read_only(reader, "select {a:String} as a", {"a": "x' or '1"}) == [{"a": "x' or '1"}]
     assert query_read_only(reader, "select count() as n from {t:Identifier}", {"t": "hosts"}) == [{"n": 0}]
+
+
+def test_a_table_is_described_by_its_columns(own_home: Home) -> None:
+    assert own_home.json("sql", "describe pairs")[0] == {"name": "round", "type": "DateTime('UTC')"}
+    assert "asn_prefixes" in own_home.run("sql", "show tables").stdout
+    [line] = own_home.refused("sql", "describe pears")
+    assert line == "springtide: sql: pears: does not exist; `springtide sql tables` lists what does"
 
 
 def test_cells_are_text_whatever_they_hold(own_home: Home) -> None:

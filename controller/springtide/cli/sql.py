@@ -73,6 +73,8 @@ def sql(
       springtide sql
       springtide sql worst-prefixes --set pop=ams --set hours=1
       springtide sql worst-prefixes --show
+      springtide sql tables
+      springtide sql "describe pairs"
       springtide sql "select round, count() from pairs group by round order by round" --csv
     """
     if what is None:

@@ -9,7 +9,11 @@ from difflib import get_close_matches
 
 from springtide.errors import InputError, Problem
 from springtide.store.files import analysis_folder
+from springtide.store.migrations import read_migrations
+from springtide.store.reference import first_sentences
 
+# The hole of a question about the store itself: what each table and view is, by the comments of the migrations.
+DESCRIPTIONS = "$descriptions"
 PARAMETER = re.compile(r"--   (?P<name>\w+) (?P<type>\w+) = (?P<default>[^:]*): (?P<meaning>.+)")
 
 
@@ -59,8 +63,16 @@ def question(name: str) -> Question:
 
 
 def _read(name: str, text: str) -> Question:
+    if DESCRIPTIONS in text:
+        text = text.replace(DESCRIPTIONS, _described(first_sentences(read_migrations())))
     header = [line for line in re.split(r"\n(?!--)", text, maxsplit=1)[0].splitlines() if line != "--"]
     parameters = [match for line in header if (match := PARAMETER.fullmatch(line))]
     words = [line.removeprefix("-- ") for line in header if not PARAMETER.fullmatch(line) and line != "-- Parameters:"]
     taken = tuple(Parameter(m["name"], m["type"], m["default"].strip("'"), m["meaning"]) for m in parameters)
     return Question(name, words[0], " ".join(words[1:]), taken, text)
+
+
+def _described(sentences: Mapping[str, str]) -> str:
+    """An SQL map of them, a line each."""
+    quoted = (["'" + re.sub(r"(['\\\\])", r"\\\1", text) + "'" for text in pair] for pair in sentences.items())
+    return "map(\n    " + ",\n    ".join(", ".join(pair) for pair in quoted) + "\n)"

@@ -23,6 +23,10 @@ KINDS = ("SelectWithUnionQuery", "SelectIntersectExceptQuery", "SelectQuery", "E
 FUNCTIONS = ("file", "eval")
 # BAD_ARGUMENTS: statements that the engine parses and cannot print as JSON, none of which is a SELECT.
 NOT_SHOWN = 36
+# The engine prints no syntax tree of it: only this form is known to read nothing else.
+DESCRIBE = re.compile(r"\s*desc(?:ribe)?\s+(?:table\s+)?(?P<name>(?:\w+\.)?\w+)\s*;?\s*", re.IGNORECASE | re.ASCII)
+# UNKNOWN_TABLE, UNKNOWN_DATABASE.
+NOT_THERE = (60, 81)
 # Messages of the engine about a query's parameters.
 NOT_OF_ITS_TYPE = re.compile(r"cannot be parsed as (?P<type>\S+) for query parameter '(?P<name>[^']*)'")
 NOT_SET = re.compile(r"Substitution `(?P<name>[^`]*)` is not set")
@@ -50,6 +54,8 @@ class Limits:
 def query_read_only(store: Store, text: str, values: Mapping[str, Param]) -> list[Row]:
     """The rows from a store that was opened with Limits. Raises InputError unless `text` is one query that only reads
     rows and has no FORMAT or SETTINGS."""
+    if described := DESCRIBE.fullmatch(text):
+        return _columns(store, described["name"])
     problem = _refusal(store, text)
     if problem is not None:
         raise InputError([Problem("sql", "query", *problem)])
@@ -60,6 +66,17 @@ def query_read_only(store: Store, text: str, values: Mapping[str, Param]) -> lis
         if wrong is None:
             raise
         raise InputError([wrong]) from None
+
+
+def _columns(store: Store, table: str) -> list[Row]:
+    """Name and type of each; the other things that the engine describes are empty."""
+    try:
+        rows = store.query(f"describe table {table}")
+    except StoreError as error:
+        if error.code not in NOT_THERE:
+            raise
+        raise InputError([Problem("sql", table, "does not exist", "`springtide sql tables` lists what does")]) from None
+    return [{"name": row["name"], "type": row["type"]} for row in rows]
 
 
 def _wrong_parameter(said: str, values: Mapping[str, Param]) -> Problem | None:
@@ -81,7 +98,7 @@ def _refusal(store: Store, text: str) -> tuple[str, str] | None:
         tree = json.loads(store.syntax(text))
     except StoreError as error:
         if error.code == NOT_SHOWN:
-            return "is not a SELECT", "only rows can be queried; system.columns has what DESCRIBE would print"
+            return "is not a SELECT", "only rows can be queried; `describe NAME` lists the columns of one table or view"
         return str(error).partition("DB::Exception: ")[2].partition(": In scope ")[0] or str(error), "correct it"
     except RecursionError:
         return "is nested too deeply", "write it with fewer brackets"

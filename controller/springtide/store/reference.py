@@ -40,6 +40,15 @@ def tables_page(migrations: Sequence[Migration], views: Columns) -> str:
     return HEAD + "".join(_retyped(_section(block, added, views), types) for block in blocks.values())
 
 
+def first_sentences(migrations: Sequence[Migration]) -> dict[str, str]:
+    """Begin of the comment on each table and view, by name. A view without one has that of the table that it reads."""
+    blocks = {_head(block)[2]: block for migration in migrations for block in _blocks(migration.sql)}
+    above = {name: _above(block[: _head(block)[0]]) for name, block in blocks.items()}
+    read = {name: re.search(r"\bfrom (\w+)", "\n".join(block)) for name, block in blocks.items()}
+    whole = {name: text or (above[found[1]] if (found := read[name]) else "") for name, text in above.items()}
+    return {name: re.split(r"(?<=\.) (?=[A-Z`])", text)[0] for name, text in whole.items()}
+
+
 def _retyped(section: str, types: Mapping[str, Mapping[str, str]]) -> str:
     """With the types that later migrations gave."""
     name = section.split("\n", 2)[1].removeprefix("## ")
@@ -63,9 +72,7 @@ def _blocks(text: str) -> Iterator[list[str]]:
 
 def _section(lines: list[str], added: Mapping[str, str], views: Columns) -> str:
     at, kind, name = _head(lines)
-    # Not what is set off by an empty line: that is of the whole file.
-    comment_above = itertools.takewhile(lambda line: line.startswith("--"), reversed(lines[:at]))
-    above = " ".join(line.removeprefix("-- ") for line in reversed(list(comment_above)) if line != "--")
+    above = _above(lines[:at])
     rows, comment = [], ""
     for line in _joined(lines[at + 1 :]):
         if line.startswith(")"):
@@ -79,6 +86,12 @@ def _section(lines: list[str], added: Mapping[str, str], views: Columns) -> str:
     rows += [f"| `{column}` | {of} |  |" for column, of in views.get(name, ())] if kind == "view" else []
     table = "\n| column | type | |\n|---|---|---|\n" + "\n".join(rows) + "\n" + added.get(name, "") if rows else ""
     return f"\n## {name}\n\n{kind.capitalize()}. {above}\n{table}"
+
+
+def _above(lines: Sequence[str]) -> str:
+    """The comment at the end of these lines, but for what an empty line sets off: that is of the whole file."""
+    comment = itertools.takewhile(lambda line: line.startswith("--"), reversed(lines))
+    return " ".join(line.removeprefix("-- ") for line in reversed(list(comment)) if line != "--")
 
 
 def _head(lines: Sequence[str]) -> tuple[int, str, str]:
