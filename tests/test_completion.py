@@ -10,9 +10,10 @@ from pathlib import Path
 
 import click
 import pytest
-from springtide.cli import cli
+from springtide.cli import cli, completion
 
 from lab.collector import binary
+from tools import reference
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs/how-to/install.md").read_text().split("\n## Completion\n")[1].split("\n## ")[0]
@@ -46,9 +47,38 @@ def test_the_pages_scripts_complete_commands_and_options(tmp_path: Path) -> None
         subprocess.run(["bash", "-c", here], env={**os.environ, "PATH": PATH}, check=True)
     assert "explain" in completed(tmp_path, "springtide", "springtide exp")
     assert "--sign-key" in completed(tmp_path, "springtide", "springtide publish --sig")
+    assert "wave" in completed(tmp_path, "springtide", "springtide history --event wa")
+    assert "congestion" in completed(tmp_path, "springtide", "springtide decide con")
+    assert completed(tmp_path, "springtide", "springtide sql worst") == ["worst-prefixes"]
     assert completed(tmp_path, "springtide-collector", "springtide-collector esti") == ["estimate"]
     assert completed(tmp_path, "springtide-edge", "springtide-edge withd") == ["withdraw"]
     assert "--asn" in completed(tmp_path, "springtide-collector", "springtide-collector estimate --a")
+
+
+def test_the_words_that_are_completed_are_those_of_the_commands() -> None:
+    assert completion.WORDS.read_text() == reference.completed_words(), "run `python -m tools.reference`"
+
+
+def test_what_completes_imports_no_command() -> None:
+    """Each press of the key starts the program: what the commands import takes ten times as long as the rest."""
+    script = "import atexit, sys; atexit.register(lambda: print(*sys.modules)); import springtide.cli as c; c.main()"
+    for words, count, offered in (
+        ("springtide ", 1, "explain"),
+        ("springtide explain --", 2, "--round"),
+        ("springtide sql ", 2, "rtt-bands"),
+    ):
+        asked = {"_SPRINGTIDE_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(count)}
+        command = [sys.executable, "-c", script]
+        done = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True, check=True)
+        *lines, modules = done.stdout.splitlines()
+        assert f"plain,{offered}" in lines, (words, lines)
+        assert not {"pydantic", "numpy", "chdb", "springtide.cli.options"} & set(modules.split())
+
+
+def test_an_empty_variable_asks_for_no_completion() -> None:
+    environment = {**os.environ, "PATH": PATH, "_SPRINGTIDE_COMPLETE": ""}
+    done = subprocess.run(["springtide", "--version"], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("springtide, version ")
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

@@ -2,7 +2,8 @@
 
     python -m tools.reference
 
-writes the bundle's JSON Schema (docs/reference/bundle.schema.json) anew; a test holds it to the code.
+writes anew what is checked in of it, which tests hold to the code: the bundle's JSON Schema
+(docs/reference/bundle.schema.json), and the words that shells complete (controller/springtide/cli/words.json).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import click
 from springtide._core import bundle_schema
-from springtide.cli import cli
+from springtide.cli import cli, completion
 from springtide.laws.registry import METRICS
 from springtide.policy import default_yaml
 from springtide.store import open_store
@@ -42,6 +43,11 @@ def pages() -> Mapping[str, str]:
 def schema() -> str:
     """JSON Schema of a bundle."""
     return json.dumps(json.loads(bundle_schema()), indent=2) + "\n"
+
+
+def completed_words() -> str:
+    """Commands, options and choices that shells complete."""
+    return json.dumps(completion.described(cli), indent=1) + "\n"
 
 
 def commands_page() -> str:
@@ -228,3 +234,4 @@ PAGES: Mapping[str, Callable[[], str]] = {
 
 if __name__ == "__main__":
     SCHEMA.write_text(schema())
+    completion.WORDS.write_text(completed_words())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections import UserDict
 from importlib import import_module
 from typing import Any, cast
 
 import click
-from click.shell_completion import CompletionItem
 
+from springtide.cli import completion
 from springtide.errors import SpringtideError
 
 NAMES = (
@@ -65,12 +66,6 @@ class _Group(click.Group):
     An error is one line for each problem.
     """
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Commands by their names alone: what each does is in a file whose imports take a second."""
-        if incomplete.startswith("-"):
-            return super().shell_complete(ctx, incomplete)
-        return [CompletionItem(name) for name in NAMES if name.startswith(incomplete)]
-
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
@@ -102,4 +97,5 @@ def cli() -> None:
 
 
 def main() -> None:
-    cli.main(prog_name="springtide")
+    program = completion.outline() if os.environ.get("_SPRINGTIDE_COMPLETE") else cli
+    program.main(prog_name="springtide")

@@ -14,6 +14,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from springtide.cli.completion import QuestionName
 from springtide.cli.options import StoreOptions, json_option, store_options
 from springtide.cli.output import print_json, print_table
 from springtide.errors import InputError, Problem, SpringtideError
@@ -37,7 +38,7 @@ def _limit(flag: str, default: int, what: str, most: int) -> Callable[[Callable[
 
 
 @click.command()
-@click.argument("what", required=False)
+@click.argument("what", type=QuestionName(), required=False)
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A parameter of the question or query.")
 @click.option("--show", is_flag=True, help="Print the question's SQL; run nothing.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a header.")
