@@ -16,6 +16,7 @@ import re
 import secrets
 import shutil
 import subprocess
+import sys
 import time
 import tomllib
 import zipfile
@@ -42,6 +43,7 @@ CRATE = re.compile(rb"/registry/src/[^/]+/([a-z0-9_-]+?)-(\d+\.\d+\.\d+[^/]*)/")
 PATIENCE_S = 600
 # The policy's default, which the page leaves as it is.
 ROUND_S = 300
+VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
 PIN = re.compile(r"^([a-z0-9][\w.-]*)==([\w.+!-]+)", re.M)
 
 
@@ -61,7 +63,7 @@ def test_checksums_are_of_every_file_and_a_changed_byte_is_seen(release: Path, t
     assert checked(release).returncode == 0
     named = {line.split()[1] for line in (release / "SHA256SUMS").read_text().splitlines()}
     assert named == {path.name for path in release.iterdir()} - {"SHA256SUMS", "SHA256SUMS.sig"}
-    for suffix, count in ((".whl", 1), (".deb", 2), (".rpm", 2), (".lock", 2), (".cdx.json", 3)):
+    for suffix, count in ((".whl", 1), (".deb", 2), (".rpm", 2), (".lock", 2), (".tar.gz", 2), (".cdx.json", 5)):
         assert sum(name.endswith(suffix) for name in named) == count, suffix
     copy = shutil.copytree(release, tmp_path / "copy")
     [wheel] = copy.glob("*.whl")
@@ -208,6 +210,95 @@ def test_the_wheel_has_what_other_programs_read_byte_for_byte(release: Path) -> 
         assert len(pages) == 1
 
 
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Plays and DAGs by themselves, as a release has them."""
+    folder = tmp_path_factory.mktemp("archives")
+    run(ROOT / "tools/archives", folder)
+    return folder
+
+
+def alone(begin: str, folder: Path, **more: str) -> None:
+    """Runs the page's line that begins so, in this folder."""
+    [line] = [line for line in lines("Only the plays, or only the DAGs") if line.startswith(begin)]
+    subprocess.run(["bash", "-c", line], cwd=folder, env={**os.environ, **more}, capture_output=True, check=True)
+
+
+def test_the_plays_install_by_themselves(archives: Path, tmp_path: Path) -> None:
+    """With the version of the release, every play, and the inventory that reads fleet.yaml."""
+    own = {"ANSIBLE_COLLECTIONS_PATH": str(tmp_path), "ANSIBLE_HOME": str(tmp_path / "home"), "LC_ALL": "C.UTF-8"}
+    alone("ansible-galaxy ", archives, **own)
+    installed = tmp_path / "ansible_collections/springtide/fleet"
+    manifest = json.loads((installed / "MANIFEST.json").read_text())
+    assert manifest["collection_info"]["version"] == VERSION
+    plays = {Path(each).name for each in tracked("deploy/ansible/playbooks/*.yml") if each.count("/") == 3}
+    assert {path.name for path in (installed / "playbooks").glob("*.yml")} == plays
+    assert not [path for path in installed.rglob("*") if path.is_symlink() or path.name == "tests"]
+    [fleet] = re.findall(r"```yaml\n(.*?)```", section("The controller"), re.S)
+    (tmp_path / "fleet.yaml").write_text(fleet)
+    checking = ["--syntax-check", *(f"springtide.fleet.{play.removesuffix('.yml')}" for play in sorted(plays))]
+    for words, expected in (checking, plays), (["--list-hosts", "springtide.fleet.edges"], {"ams-1", "sin-1"}):
+        shown = subprocess.run(
+            ["ansible-playbook", "-i", "fleet.yaml", *words],
+            cwd=tmp_path,
+            env={**os.environ, **own, "ANSIBLE_INVENTORY_ENABLED": "springtide.fleet.fleet"},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert not [word for word in expected if word not in shown], shown
+
+
+# As Airflow's DAG processor reads a folder of DAGs.
+READ_DAGS = """
+import json, pathlib, sys
+from airflow.dag_processing.dagbag import BundleDagBag
+folder = pathlib.Path(sys.argv[1])
+found = BundleDagBag(folder, bundle_path=folder, bundle_name="dags-folder")
+import springtide_common
+print(json.dumps([found.import_errors, sorted(found.dags), springtide_common.__file__]))
+"""
+
+
+def test_the_dags_install_by_themselves(archives: Path, tmp_path: Path) -> None:
+    """Each is there, beside those that an Airflow has already, and imports only what comes with it."""
+    dags = tmp_path / "dags"
+    dags.mkdir()
+    (dags / ".airflowignore").write_text("theirs")
+    alone("tar ", archives, AIRFLOW_HOME=str(tmp_path))
+    assert (dags / ".airflowignore").read_text() == "theirs"
+    command = [sys.executable, "-c", READ_DAGS, str(dags)]
+    environment = {**os.environ, "AIRFLOW_HOME": str(tmp_path), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    errors, found, common = json.loads(done.stdout.splitlines()[-1])
+    assert errors == {}
+    assert found == sorted(Path(each).stem for each in tracked("pipeline/dags/*.py") if "common" not in each)
+    assert common == str(dags / "springtide_common.py")
+
+
+def test_plays_and_dags_are_the_same_bytes_again(archives: Path, tmp_path: Path) -> None:
+    run(ROOT / "tools/archives", tmp_path)
+    assert len(list(archives.iterdir())) == 2
+    for path in archives.iterdir():
+        assert path.name.endswith(f"-{VERSION}.tar.gz")
+        assert path.read_bytes() == (tmp_path / path.name).read_bytes(), path.name
+
+
+@pytest.mark.parametrize("name", ["springtide-fleet", "springtide-airflow"])
+def test_plays_and_dags_name_what_runs_them(name: str) -> None:
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
+    command = [sys.executable, "-m", "tools.sbom", name, VERSION, ROOT]
+    document = json.loads(subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True).stdout)
+    assert document["metadata"]["component"]["purl"] == f"pkg:generic/{name}@{VERSION}"
+    pinned = set(PIN.findall((ROOT / "requirements.lock").read_text())) | {("springtide", VERSION)}
+    needed = {(each["name"], each["version"]) for each in document["components"]}
+    assert needed <= pinned
+    assert {each for each, _ in needed} == (
+        {"ansible-core"} if name == "springtide-fleet" else {"apache-airflow", "springtide"}
+    )
+
+
 def test_the_captures_come_with_their_authors_words() -> None:
     folder = ROOT / "collector/tests/captures"
     assert list(folder.glob("*.pcap"))
@@ -254,9 +345,8 @@ def test_apt_installs_the_packages_and_takes_them_away(publisher: Publisher) -> 
         publisher.run(
             line.replace("install", "install --quiet --yes --no-install-recommends"), "/srv/release", "", quiet
         )
-    version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
     for name in PACKAGES:
-        assert publisher.run(f"{name} --version").split() == [name, version]
+        assert publisher.run(f"{name} --version").split() == [name, VERSION]
         assert publisher.run(f"dpkg-query --show --showformat='${{db:Status-Abbrev}}' {name}").strip() == "ii"
     assert "host =" in publisher.run("springtide-collector run --check-config --config /etc/springtide/collector.toml")
     assert publisher.run("springtide-collector once").startswith("STATE ")
@@ -293,8 +383,7 @@ def test_the_pages_steps_install_a_controller_that_works_without_a_checkout(cont
     paths = there.run("/opt/springtide/bin/python -c 'import sys, springtide; print(springtide.__file__, *sys.path)'")
     assert str(ROOT) not in paths
     assert paths.startswith("/opt/springtide/lib/")
-    version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
-    assert version in there.run("springtide --version")
+    assert VERSION in there.run("springtide --version")
 
     files = json.loads(there.run("springtide files --json"))
     assert all(path.startswith("/opt/springtide/") for path in files.values())

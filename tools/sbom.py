@@ -1,10 +1,12 @@
 """Lists what a part of a release is made of, as a CycloneDX document: every package that the lock files name.
 
-    python -m tools.sbom NAME VERSION RELEASE      NAME: springtide, springtide-collector or springtide-edge
+    python -m tools.sbom NAME VERSION RELEASE      NAME: springtide, springtide-collector, springtide-edge,
+                                                   springtide-fleet or springtide-airflow
 
 A component's `scope` is CycloneDX's: `required` is linked into the program, or installed beside the wheel; `optional`
 comes with the extra `airflow`; `excluded` only builds or tests, or is for other platforms. RELEASE is the folder with
-the wheel's two lists of requirements. The time is SOURCE_DATE_EPOCH (seconds since 1970).
+the wheel's two lists of requirements. Plays and DAGs by themselves are made of nothing else: they name what runs them,
+as it is pinned. The time is SOURCE_DATE_EPOCH (seconds since 1970).
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from tools.notices import ROOT, host, linked
 # A name and its version in what `uv pip compile` writes; the same name may come twice, for different platforms.
 PINNED = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^\s;]+)", re.MULTILINE)
 Pins = set[tuple[str, str]]
+# Plays and DAGs by themselves, and what runs them.
+RUN_BY = {"springtide-fleet": "ansible-core", "springtide-airflow": "apache-airflow"}
 # Name of such a crate's library; those without one, ring for instance, are their own.
 LIBRARIES = {"libbpf-sys": "libbpf", "rdkafka-sys": "librdkafka", "zstd-sys": "zstd"}
 
@@ -68,7 +72,7 @@ def pins(path: Path) -> Pins:
 
 def document(name: str, version: str, components: list[dict[str, Any]], moment_s: int) -> dict[str, Any]:
     """The whole, for the part of the release that is called `name`."""
-    kind = "pypi" if name == "springtide" else "deb"
+    kind = "pypi" if name == "springtide" else "generic" if name in RUN_BY else "deb"
     purl = f"pkg:{kind}/{name}@{version}"
     own = {"type": "application", "bom-ref": purl, "name": name, "version": version, "purl": purl}
     own["licenses"] = [{"license": {"id": "Apache-2.0"}}]  # type: ignore[assignment]
@@ -102,6 +106,10 @@ def main() -> None:
         parts = (Path(release) / f"requirements-{part}.lock" for part in ("controller", "airflow"))
         components = distributions(pins(ROOT / "requirements.lock"), *map(pins, parts))
         components += _program("springtide-native")
+    elif name in RUN_BY:
+        found = pins(ROOT / "requirements.lock") | {("springtide", version)}
+        wanted = {RUN_BY[name]} | ({"springtide"} if name == "springtide-airflow" else set())
+        components = [_component("pypi", *pin, "required") for pin in sorted(found) if pin[0] in wanted]
     else:
         components = _program(name)
     made = document(name, version, components, int(os.environ["SOURCE_DATE_EPOCH"]))
