@@ -1,11 +1,14 @@
-"""A release for arm64, made on another machine: what it is for, and that its programs run (emulated by qemu)."""
+"""A release for arm64 and its images, made on another machine: what they are for, and that programs run (emulated by
+qemu)."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +39,15 @@ def programs(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         [package] = release.glob(f"{name}_*_arm64.deb")
         run("dpkg-deb", "--extract", package, root)
     return root / "usr/bin"
+
+
+@pytest.fixture(scope="module")
+def images(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """OCI images of the parts that this machine can make for that processor."""
+    folder = tmp_path_factory.mktemp("images")
+    environment = {**os.environ, "ARM64": "1"}
+    subprocess.run([ROOT / "tools/images", release, folder], env=environment, check=True)
+    return folder
 
 
 def emulated(*command: str | Path) -> str:
@@ -82,3 +94,40 @@ def test_the_edges_program_says_what_it_finds(programs: Path, tmp_path: Path) ->
     assert (said[0].returncode, said[0].stderr) == (said[1].returncode, said[1].stderr)
     checked = subprocess.run([EMULATOR, str(edge), "check", "--json"], capture_output=True, text=True, check=False)
     assert isinstance(json.loads(checked.stdout), dict)
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_an_image_is_for_that_processor_and_its_program_runs_with_the_images_libraries(
+    images: Path, tmp_path: Path, name: str
+) -> None:
+    assert {path.name.partition("_")[0] for path in images.glob("*.tar")} == set(PACKAGES)
+    [packed] = images.glob(f"{name}_*_oci.tar")
+    layout, root = tmp_path / "layout", tmp_path / "bundle/rootfs"
+    layout.mkdir()
+    run("tar", "--extract", "--directory", layout, "--file", packed)
+    version = packed.name.split("_")[1]
+    run("umoci", "unpack", "--image", f"{layout}:{version}", tmp_path / "bundle")
+    [listed] = json.loads((layout / "index.json").read_text())["manifests"]
+    assert listed["platform"] == {"architecture": "arm64", "os": "linux"}
+    config = blob(layout, blob(layout, listed["digest"])["config"]["digest"])
+    assert (config["architecture"], config["os"]) == ("arm64", "linux")
+    for file in (root / "usr/bin" / name, *root.rglob("*.so*")):
+        assert file.read_bytes()[MACHINE_AT] == AARCH64, file
+    assert "Architecture: arm64\n" in (root / "var/lib/dpkg/status.d/libc6").read_text()
+    # With the image's loader and its libraries alone.
+    loader, libraries = root / "lib/ld-linux-aarch64.so.1", root / "lib/aarch64-linux-gnu"
+    shown = emulated(loader, "--inhibit-cache", "--library-path", libraries, root / "usr/bin" / name, "--version")
+    assert shown.split() == [name, version]
+
+
+def blob(layout: Path, digest: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((layout / "blobs" / digest.replace(":", "/")).read_text())
+    return found
+
+
+def test_the_controllers_image_is_refused_with_the_way_to_make_it(release: Path, tmp_path: Path) -> None:
+    command: list[str | Path] = [ROOT / "tools/images", release, tmp_path, "controller"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "make it on a machine with arm64" in done.stderr.splitlines()[-1]
+    assert not list(tmp_path.iterdir())

@@ -66,7 +66,9 @@ def unpacked(images: Path, part: str, folder: Path) -> Image:
 
     [manifest] = json.loads((layout / "index.json").read_text())["manifests"]
     config = blob(blob(manifest["digest"])["config"]["digest"])
+    assert manifest["platform"] == {"architecture": config["architecture"], "os": config["os"]}
     assert config["os"] == "linux"
+    assert config["architecture"] == run("dpkg", "--print-architecture").stdout.strip()
     return Image(part, folder / "bundle/rootfs", config["config"])
 
 
