@@ -107,20 +107,26 @@ class Emptied:
             "select name from system.dictionaries where database = 'springtide' and status = 'LOADED'"
         ):
             store.execute(f"system reload dictionary {row['name']}")
+        # No table of the engine says whether a test has stopped them.
+        store.execute("system start merges")
         return True
 
     @staticmethod
     def _described(store: Store) -> object:
-        """Names and times of tables' definitions, functions, and the applied migrations."""
+        """Names and times of tables' definitions, functions, the applied migrations, and what the session has: its
+        database, settings and temporary tables."""
         return store.query(
             """
             select
                 (
                     select groupBitXor(cityHash64(name, metadata_modification_time)) from system.tables
-                    where database = 'springtide'
+                    where database = 'springtide' or is_temporary
                 ) as tables,
                 (select groupBitXor(cityHash64(name, create_query)) from system.functions) as functions,
-                (select groupBitXor(cityHash64(*)) from schema_migrations) as migrations
+                (select groupBitXor(cityHash64(*)) from springtide.schema_migrations) as migrations,
+                (select groupBitXor(cityHash64(name)) from system.databases) as databases,
+                (select groupBitXor(cityHash64(name, value)) from system.settings where changed) as settings,
+                currentDatabase() as current
             """
         )
 

@@ -17,7 +17,7 @@ from springtide.errors import InputError, StoreError
 from springtide.store import Store, open_store
 from springtide.store.migrations import migrate, read_migrations, refuse_differences, status
 
-from testkit.home import Home
+from testkit.home import Emptied, Home
 
 # Examples share a store on purpose: opening one for each would be all the test did.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -129,6 +129,32 @@ def test_an_engine_error_is_one_line_with_its_code(store: Store) -> None:
         store.query("select *\nfrom nowhere")
     assert caught.value.code == 60
     assert "\n" not in str(caught.value)
+
+
+def test_a_lent_store_has_nothing_of_the_test_before(template: Path, tmp_path: Path) -> None:
+    lender = Emptied(template, tmp_path)
+
+    def lent() -> Store:
+        home = Home(tmp_path / str(len(list(tmp_path.iterdir()))))
+        home.path.mkdir()
+        lender.lend(home)
+        return home.open()
+
+    for left, asked in (
+        ("insert into late_samples (host) values ('a')", "count() from late_samples"),
+        ("set max_threads = 3", "getSetting('max_threads') = 3"),
+        ("create temporary table kept (n UInt8)", "count() from system.tables where name = 'kept'"),
+        ("create database other", "count() from system.databases where name = 'other'"),
+        ("use default", "currentDatabase() = 'default'"),
+    ):
+        lent().execute(left)
+        [found] = lent().query(f"select {asked}")
+        assert not any(found.values()), left
+    lent().execute("system stop merges")
+    store = lent()
+    for host in "ab":
+        store.insert("late_samples", [{"host": host}])
+    store.execute("optimize table late_samples final")
 
 
 HOLDER = """
