@@ -210,6 +210,12 @@ def test_waiting_ends_with_the_holders_name(own_home: Home) -> None:
     assert "waited 0.2 s" in result.stderr.splitlines()[-1]
 
 
+def test_a_store_that_is_a_link_to_itself_is_told_in_one_line(bare_home: Home) -> None:
+    (bare_home.path / "store").symlink_to("store")
+    result = bare_home.run("migrate", code=1)
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+
+
 def test_a_killed_process_holds_no_lock(own_home: Home) -> None:
     process = holder(own_home)
     process.kill()

@@ -46,8 +46,13 @@ class EmbeddedStore:
             directory.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"store {self.url}: {error.strerror}: {error.filename}; choose another --store") from error
-        # A store that is reached by two names has one lock.
-        real = directory.resolve()
+        try:
+            # A store that is reached by two names has one lock.
+            real = directory.resolve()
+        except RuntimeError as error:
+            raise StoreError(
+                f"store {self.url}: is a symbolic link that leads to itself; choose another --store"
+            ) from error
         self._lock = DirectoryLock(real.parent / f"{real.name}.lock")
         self._lock.acquire(wait_s, on_wait)
         try:
