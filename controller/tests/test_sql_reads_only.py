@@ -320,8 +320,14 @@ def test_the_services_own_purpose_works(reader: Store) -> None:
 def test_a_table_is_described_by_its_columns(own_home: Home) -> None:
     assert own_home.json("sql", "describe pairs")[0] == {"name": "round", "type": "DateTime('UTC')"}
     assert "asn_prefixes" in own_home.run("sql", "show tables").stdout
-    [line] = own_home.refused("sql", "describe pears")
-    assert line == "springtide: sql: pears: does not exist; `springtide sql tables` lists what does"
+    for what, message in (
+        ("pears", "pears: does not exist; `springtide sql tables` lists those that there are"),
+        ("no.pears", "no.pears: does not exist; `springtide sql tables` lists those that there are"),
+        ("system.one", "system.one: is no table of Springtide's; `springtide sql tables` lists those that there are"),
+        ("1", "query: Syntax error"),
+    ):
+        [line] = own_home.refused("sql", f"describe {what}")
+        assert line.startswith(f"springtide: sql: {message}")
 
 
 def test_cells_are_text_whatever_they_hold(own_home: Home) -> None:

@@ -24,9 +24,11 @@ FUNCTIONS = ("file", "eval")
 # BAD_ARGUMENTS: statements that the engine parses and cannot print as JSON, none of which is a SELECT.
 NOT_SHOWN = 36
 # The engine prints no syntax tree of it: only this form is known to read nothing else.
-DESCRIBE = re.compile(r"\s*desc(?:ribe)?\s+(?:table\s+)?(?P<name>(?:\w+\.)?\w+)\s*;?\s*", re.IGNORECASE | re.ASCII)
-# UNKNOWN_TABLE, UNKNOWN_DATABASE.
-NOT_THERE = (60, 81)
+DESCRIBE = re.compile(
+    r"\s*desc(?:ribe)?\s+(?:table\s+)?(?P<name>(?:[a-z_]\w*\.)?[a-z_]\w*)\s*;?\s*", re.IGNORECASE | re.ASCII
+)
+# UNKNOWN_TABLE, UNKNOWN_DATABASE, ACCESS_DENIED: the engine's own tables can be read, and not be described.
+NOT_DESCRIBED = {60: "does not exist", 81: "does not exist", 497: "is no table of Springtide's"}
 # Messages of the engine about a query's parameters.
 NOT_OF_ITS_TYPE = re.compile(r"cannot be parsed as (?P<type>\S+) for query parameter '(?P<name>[^']*)'")
 NOT_SET = re.compile(r"Substitution `(?P<name>[^`]*)` is not set")
@@ -73,9 +75,10 @@ def _columns(store: Store, table: str) -> list[Row]:
     try:
         rows = store.query(f"describe table {table}")
     except StoreError as error:
-        if error.code not in NOT_THERE:
+        if error.code not in NOT_DESCRIBED:
             raise
-        raise InputError([Problem("sql", table, "does not exist", "`springtide sql tables` lists what does")]) from None
+        fix = "`springtide sql tables` lists those that there are"
+        raise InputError([Problem("sql", table, NOT_DESCRIBED[error.code], fix)]) from None
     return [{"name": row["name"], "type": row["type"]} for row in rows]
 
 
