@@ -76,6 +76,15 @@ def test_a_loop_with_every_step_in_time_closes() -> None:
     assert line(unknown, "BBR: rate").fix == "write it so"
 
 
+def test_no_records_are_missed_where_no_bundle_is_in_force() -> None:
+    blind = replace(GOOD, unrecorded={"ams-1": 999})
+    assert line(blind, "records").state is State.NOTE
+    assert line(replace(blind, holds=None), "records").state is State.NOTE, "another host than the publisher"
+    events = {**GOOD.events, "withdraw": event("withdraw", ago=5)}
+    for change in ({"stopped": "withdrawn"}, {"events": events}, {"holds": replace(ROUTES, expires=NOW - 1)}):
+        assert "records" not in [one.what for one in lines(replace(blind, **change))], change
+
+
 LONG_AGO = NOW - 2 * 300 - 60 - 1
 WITHDRAWN = {**GOOD.events, "withdraw": event("withdraw", "partial", ago=5, reason="loss")}
 FAILED = {**GOOD.events, "rollout": event("rollout", "failed", reason="ams-1 does not answer")}

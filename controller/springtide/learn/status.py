@@ -234,8 +234,12 @@ def _left_alone(facts: Facts) -> Iterator[Step]:
 
 
 def _records(facts: Facts) -> Iterator[Step]:
-    """The law of starts is blind on these edges, though their samples come."""
-    if facts.unrecorded:
+    """The law of starts is blind on these edges, though their samples come. Once bundles are withdrawn or have expired
+    the eBPF program starts none."""
+    ends = facts.now if facts.holds is None else facts.holds.expires
+    pushed = [facts.events[kind] for kind in ("rollout", "withdraw") if kind in facts.events]
+    withdrawn = max(pushed, key=lambda event: event.at_unix_s).event == "withdraw" if pushed else False
+    if facts.unrecorded and not withdrawn and facts.stopped is None and facts.now <= ends:
         who = [f"{edge} (of {count:,} that began)" for edge, count in facts.unrecorded.items()]
         text = f"no connection is recorded that the eBPF program started: {_names(who)}"
         fix = "run collectors.yml -e collector_start_values=true (CAP_BPF), or see `springtide-edge status` there"
