@@ -81,4 +81,6 @@ def write_metrics(path: Path, metrics: Gauges, described: Mapping[str, Metric] =
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        raise SpringtideError(f"{path}: cannot be written: {error.strerror}; choose another --metrics") from error
+        raise SpringtideError(
+            f"{path}: cannot be written: {error.strerror}; choose another place for metrics"
+        ) from error

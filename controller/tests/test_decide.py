@@ -333,6 +333,15 @@ def test_all_laws_decide_at_one_instant(home: Home, tmp_path: Path, monkeypatch:
     assert {path.name for path in tmp_path.iterdir() if path.suffix == ".prom"} == set()
 
 
+def test_what_all_laws_warn_of_is_said_once(home: Home, tmp_path: Path) -> None:
+    (home.publish_dir / "journal.jsonl").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    said = home.run("decide", "all", "--metrics-dir", tmp_path / "file", code=3).stderr.splitlines()
+    assert [line.count("springtide: ") for line in said] == [1] * (1 + len(LAWS) + 1), said
+    assert sum("journal.jsonl: cannot be read" in line for line in said) == 1
+    assert sum("choose another place for metrics; the round is decided" in line for line in said) == len(LAWS)
+
+
 @together
 def test_metrics_that_cannot_be_written_keep_no_round_from_being_decided() -> Iterator[Sent]:
     yield (sent := Sent(rounds_of_traffic([40])))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -56,6 +57,8 @@ class _Round:
     dry_run: bool
     moment: int
     now: int
+    # Prints each line once, whichever laws say it.
+    warn: Callable[[str], None]
 
     @classmethod
     def of(
@@ -69,12 +72,12 @@ class _Round:
     ) -> Self:
         now, policy = instants.now(), read_policy(policy_path)
         moment = closed_round(round_text, policy, now=now) or instants.latest_round(now, policy.round.interval_s)
-        return cls(store, read_fleet(fleet_path), policy, publish_dir, dry_run, moment, now)
+        return cls(store, read_fleet(fleet_path), policy, publish_dir, dry_run, moment, now, cache(warn))
 
     def decide(self, law: Law, metrics: Path | None) -> tuple[Outcome, View]:
         """Opens the store for this law alone: other commands get it in between."""
         with self.store.open() as opened:
-            prepare(opened, self.fleet, self.publish_dir, warn)
+            prepare(opened, self.fleet, self.publish_dir, self.warn)
             outcome = jobs.decide(law, opened, self.policy, self.moment, self.now, dry_run=self.dry_run)
         view = law.view(outcome, self.fleet, self.policy)
         if metrics is not None:
@@ -82,7 +85,7 @@ class _Round:
                 jobs.measure(law, outcome, view, metrics)
             except SpringtideError as failed:
                 # Alerts watch the loop; they must not stop it.
-                warn(f"springtide: {failed}; the round is decided all the same")
+                self.warn(f"{failed}; the round is decided all the same")
         return outcome, view
 
     def too_thin(self, outcomes: Iterable[Outcome]) -> ThinInputError | None:
