@@ -76,22 +76,34 @@ def test_what_comes_after_the_lateness_bound_is_counted_until_it_is_taken_in(
     assert home.query("select sum(samples) as n from round_sockets") == [{"n": 10}]
 
 
+def test_a_backfill_leaves_tables_whose_samples_have_expired(home: Home) -> None:
+    early, late = ROUND - 3 * INTERVAL, ROUND - INTERVAL
+    feed(home, "a", [early])
+    assert rounds(home) == [instants.show(early)]
+    counted = "select toUnixTimestamp(round) as at, count() as n from round_sockets group by at order by at"
+    [kept] = home.query(counted)
+    home.open().execute("truncate table tcp_samples")
+    feed(home, "b", [late])
+    assert rounds(home, "--from", instants.show(early)) == [instants.show(late), instants.show(ROUND)]
+    assert home.query(counted)[0] == kept
+
+
 def test_a_backfill_does_every_round_of_its_span_and_says_how_far_it_is(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("springtide.cli.rollup.REPORTED", 2)
-    feed(home, "a", [ROUND])
+    feed(home, "a", [ROUND - 2 * INTERVAL])
     first, last = (instants.show(ROUND - n * INTERVAL) for n in (2, 0))
     done = home.run("rollup", "--from", first, "--json")
     expected = [instants.show(ROUND - n * INTERVAL) for n in (2, 1, 0)]
     assert [line["round"] for line in json.loads(done.stdout)["rounds"]] == expected
-    begun = instants.show(ROUND - INTERVAL + 10)
+    begun = instants.show(ROUND - 3 * INTERVAL + 10)
     assert done.stderr.splitlines() == [
         f"rollup: 3 rounds from {first} up to {last}; the first sample is of {begun}",
         "rollup: 2 of 3 rounds done",
     ]
-    assert rounds(home, "--from", last, "--to", last) == [last]
-    [refusal] = home.refused("rollup", "--from", "-20000d", "--to", first)
+    assert rounds(home, "--from", first, "--to", first) == [first]
+    [refusal] = home.refused("rollup", "--from", "-20000d", "--to", instants.show(ROUND - 3 * INTERVAL))
     assert refusal.startswith("springtide: --from: round: no samples are from 1971-"), refusal
 
 

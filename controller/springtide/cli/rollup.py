@@ -58,7 +58,8 @@ def rollup(
     By default every round of the last 24 hours that closed at least round.lateness_s ago, holds samples and lacks its
     tables. Over the same samples a round always gives the same rows, however often it is run and wherever an earlier
     run was interrupted; readers see a round's old rows or its new ones, never a mixture.
-    Samples that arrive after that are counted in round_late. A backfill without samples is refused.
+    Samples that arrive after that are counted in round_late. A backfill begins with the first round
+    that has samples, as those before may have tables of samples that have expired; one without samples is refused.
 
     What playbooks recorded in the publisher's folder goes into the store first: the publication that was current on an
     edge determines with which window its new connections began.
@@ -105,11 +106,14 @@ def rollup(
 
 
 def _announced(store: Store, rounds: range) -> range:
-    """Says how many rounds a backfill is, and gives them back. Raises InputError where it has no samples."""
+    """Says how many rounds a backfill is, and gives them: from the first that has samples on, since those before may
+    have tables of samples that have expired. Raises InputError where none has any."""
     ends = f"from {instants.show(rounds[0])} up to {instants.show(rounds[-1])}"
     first = first_sample(store, rounds[0] - rounds.step, rounds[-1])
     if first == rounds[-1]:
         raise InputError([Problem("--from", "round", f"no samples are {ends}", "give a span that has some")])
+    rounds = rounds[(first - rounds[0]) // rounds.step + 1 :]
+    ends = f"from {instants.show(rounds[0])} up to {instants.show(rounds[-1])}"
     count = f"{len(rounds):,} {'round' if len(rounds) == 1 else 'rounds'}"
     click.echo(f"rollup: {count} {ends}; the first sample is of {instants.show(first)}", err=True)
     return rounds
