@@ -210,6 +210,13 @@ def test_waiting_ends_with_the_holders_name(own_home: Home) -> None:
     assert "waited 0.2 s" in result.stderr.splitlines()[-1]
 
 
+def test_a_store_is_made_where_a_link_leads(bare_home: Home) -> None:
+    (bare_home.path / "store").symlink_to("disk/store")
+    bare_home.run("migrate")
+    assert (bare_home.path / "disk/store.lock").exists()
+    assert bare_home.json("migrate") == {"applied": []}
+
+
 def test_a_store_that_is_a_link_to_itself_is_told_in_one_line(bare_home: Home) -> None:
     (bare_home.path / "store").symlink_to("store")
     result = bare_home.run("migrate", code=1)

@@ -43,23 +43,21 @@ class EmbeddedStore:
     ) -> None:
         self._directory = directory
         try:
-            directory.parent.mkdir(parents=True, exist_ok=True)
+            # A store that is reached by two names has one lock. A link may lead to what is not there yet.
+            real = directory.resolve()
+            real.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"store {self.url}: {error.strerror}: {error.filename}; choose another --store") from error
-        try:
-            # A store that is reached by two names has one lock.
-            real = directory.resolve()
         except RuntimeError as error:
-            raise StoreError(
-                f"store {self.url}: is a symbolic link that leads to itself; choose another --store"
-            ) from error
+            text = f"store {self.url}: is a symbolic link that leads to itself; choose another --store"
+            raise StoreError(text) from error
         self._lock = DirectoryLock(real.parent / f"{real.name}.lock")
         self._lock.acquire(wait_s, on_wait)
         try:
             # The import maps a 300 MB library: only commands that need a store load it.
             chdb: Any = engine("chdb.session")
             options = f"config-file={engine_file(reading=limits is not None)}&max_server_memory_usage={memory_bytes}"
-            self._session: Any = chdb.Session(f"{directory}?{options}")
+            self._session: Any = chdb.Session(f"{real}?{options}")
         except Exception as error:
             self._lock.release()
             raise StoreError(
