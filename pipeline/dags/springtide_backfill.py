@@ -42,7 +42,7 @@ def springtide_backfill() -> None:
         from springtide.jobs.decide import decide
         from springtide.jobs.due import prepare, span
         from springtide.laws.registry import LAWS
-        from springtide.observe.rollup import rollup
+        from springtide.observe.rollup import rollup, with_samples
 
         site = Site.of()
         policy = site.policy()
@@ -51,7 +51,8 @@ def springtide_backfill() -> None:
         if not first <= last <= policy.round.due(instants.now()):
             what = f"{params['from']} to {params['to']} is not a span of closed rounds"
             raise InputError([Problem("params", "from, to", what, "give the earlier one first, both closed")])
-        rounds = list(span(first, last, policy.round.interval_s))
+        with site.open() as store:
+            rounds = with_samples(store, span(first, last, policy.round.interval_s))
         for moment in rounds:
             # A span can take hours: other steps get the store in between.
             with site.open() as store:

@@ -26,7 +26,7 @@ from springtide.cli.options import (
 from springtide.cli.output import print_json, print_table, warn
 from springtide.errors import InputError, Problem
 from springtide.jobs.due import due, prepare, span
-from springtide.observe.rollup import Rollup, count_late, first_sample
+from springtide.observe.rollup import Rollup, count_late, with_samples
 from springtide.observe.rollup import rollup as run
 from springtide.store import Store
 
@@ -106,16 +106,11 @@ def rollup(
 
 
 def _announced(store: Store, rounds: range) -> range:
-    """Says how many rounds a backfill is, and gives them: from the first that has samples on, since those before may
-    have tables of samples that have expired. Raises InputError where none has any."""
-    ends = f"from {instants.show(rounds[0])} up to {instants.show(rounds[-1])}"
-    first = first_sample(store, rounds[0] - rounds.step, rounds[-1])
-    if first == rounds[-1]:
-        raise InputError([Problem("--from", "round", f"no samples are {ends}", "give a span that has some")])
-    rounds = rounds[(first - rounds[0]) // rounds.step + 1 :]
-    ends = f"from {instants.show(rounds[0])} up to {instants.show(rounds[-1])}"
+    """Says how many rounds a backfill is, and gives them."""
+    rounds = with_samples(store, rounds)
     count = f"{len(rounds):,} {'round' if len(rounds) == 1 else 'rounds'}"
-    click.echo(f"rollup: {count} {ends}; the first sample is of {instants.show(first)}", err=True)
+    ends = f"from {instants.show(rounds[0])} up to {instants.show(rounds[-1])}"
+    click.echo(f"rollup: {count} {ends}; {instants.show(rounds[0])} is the first with samples", err=True)
     return rounds
 
 

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 
 from springtide import instants
+from springtide.errors import InputError, Problem
 from springtide.policy import CongestionPolicy
 from springtide.store import Store
 from springtide.store.files import sql
@@ -192,7 +193,7 @@ def pending(store: Store, newest_unix_s: int, interval_s: int, lateness_s: int) 
         oldest = max(oldest, lines[-1].round - RETRIED_ROUNDS * interval_s)
     else:
         # A new store has no samples of most of the day.
-        oldest = max(oldest, first_sample(store, oldest - interval_s, newest_unix_s) // interval_s * interval_s)
+        oldest = max(oldest, _first_sample(store, oldest - interval_s, newest_unix_s) // interval_s * interval_s)
     done = {line.round for line in lines if line.waited_s >= lateness_s}
     candidates = [moment for moment in range(oldest, newest_unix_s + 1, interval_s) if moment not in done]
     return [moment for moment in candidates if _has_samples(store, moment, interval_s)]
@@ -228,7 +229,17 @@ def count_late(store: Store, until_unix_s: int, interval_s: int, now_unix_s: int
     return int(row["n"])
 
 
-def first_sample(store: Store, since_unix_s: int, until_unix_s: int) -> int:
+def with_samples(store: Store, rounds: range) -> range:
+    """The rounds of a span from the first that has samples on: those before may have tables of samples that have
+    expired. Raises InputError where none has any."""
+    first = _first_sample(store, rounds[0] - rounds.step, rounds[-1])
+    if first == rounds[-1]:
+        ends = f"from {instants.show(rounds[0])} up to {instants.show(rounds[-1])}"
+        raise InputError([Problem("--from", "round", f"no samples are {ends}", "give a span that has some")])
+    return rounds[(first - rounds[0]) // rounds.step + 1 :]
+
+
+def _first_sample(store: Store, since_unix_s: int, until_unix_s: int) -> int:
     """The second of the first sample or request within [since, until); `until` where there is none."""
     span = {"start": since_unix_s * 1_000_000, "end": until_unix_s * 1_000_000}
     firsts = [
