@@ -295,6 +295,10 @@ def test_its_gauges_are_what_alerts_need(home: Home, tmp_path: Path) -> None:
     home.run("status", "--publish-dir", folder.path, "--metrics-dir", tmp_path, code=1)
     written = gauges.stat().st_mtime_ns
     home.run("status", "--publish-dir", folder.path, "--metrics-dir", "", code=1)
+    (tmp_path / "file").touch()
+    hidden = home.run("status", "--publish-dir", folder.path, "--metrics-dir", tmp_path / "file", code=1)
+    assert "samples" in hidden.stdout
+    assert len(hidden.stderr.splitlines()) == 1
     assert gauges.stat().st_mtime_ns == written
     output = gauges.read_text().splitlines()
     assert f"springtide_status_seconds {NOW}" in output

@@ -74,9 +74,6 @@ def status(
     with store.open() as opened:
         facts = status_facts.read(opened, fleet, policy, PublishFolder(publish_dir), now)
     found = lines(facts)
-    metrics_path = metrics_path or placed(metrics_dir, "springtide-status.prom")
-    if metrics_path is not None:
-        write_metrics(metrics_path, gauges(facts, found, paused(publish_dir, now) is not None))
     closing = all(line.closes for line in found)
     if as_json:
         print_json(
@@ -90,6 +87,10 @@ def status(
         )
     else:
         _print(found, verdict(found, advises=policy.advises), closing)
+    # Last, so that a folder that cannot be written hides no status.
+    metrics_path = metrics_path or placed(metrics_dir, "springtide-status.prom")
+    if metrics_path is not None:
+        write_metrics(metrics_path, gauges(facts, found, paused(publish_dir, now) is not None))
     sys.exit(0 if closing else 1)
 
 
