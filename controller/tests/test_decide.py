@@ -331,6 +331,10 @@ def test_all_laws_decide_at_one_instant(home: Home, tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     assert "initcwnd:" in home.run("decide", "all", "--metrics-dir", "", code=3).stdout
     assert {path.name for path in tmp_path.iterdir() if path.suffix == ".prom"} == set()
+    home.open().execute("drop view round_prefix_rates")
+    failed = home.run("decide", "all", code=1)
+    assert "initcwnd:" in failed.stdout
+    assert failed.stderr.splitlines()[0] == "springtide: congestion is not decided, nor are the laws after it:"
 
 
 def test_what_all_laws_warn_of_is_said_once(home: Home, tmp_path: Path) -> None:

@@ -119,7 +119,11 @@ def _all(metrics_dir: str, as_json: bool, **given: Any) -> None:
     asked = _Round.of(**given)
     outcomes, shown = [], {}
     for law in LAWS:
-        outcome, view = asked.decide(law, placed(metrics_dir, f"springtide-{law.name}.prom"))
+        try:
+            outcome, view = asked.decide(law, placed(metrics_dir, f"springtide-{law.name}.prom"))
+        except SpringtideError:
+            warn(f"{law.name} is not decided, nor are the laws after it:")
+            raise
         outcomes.append(outcome)
         if as_json:
             shown[law.name] = _as_dict(outcome, view, asked)
