@@ -45,8 +45,9 @@ def bare_home(tmp_path: Path) -> Home:
 
 
 @pytest.fixture(scope="session")
-def emptied(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Emptied:
-    return Emptied(template, tmp_path_factory.mktemp("emptied"))
+def emptied(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emptied]:
+    yield Emptied(template, tmp_path_factory.mktemp("emptied"))
+    Opened.release()
 
 
 @pytest.fixture
