@@ -17,7 +17,6 @@ from typing import Any
 from springtide import _core
 from springtide._core import shape_problem
 from springtide.errors import InputError, Problem, SpringtideError
-from springtide.fleet import Prefix, parse_prefix
 from springtide.laws.entry import Part, to_json
 
 SCHEMA_VERSION = 1
@@ -48,19 +47,6 @@ class Bundle(Part):
         by: str = self.enforce.by
         return by
 
-    @cached_property
-    def not_enforced(self) -> int:
-        """Entries of an edge by routes that routes cannot carry whole, as it reports by the same name: a congestion
-        control that acts from some bytes on, and whatever overlaps an excluded destination."""
-        if self.by != "routes":
-            return 0
-        excluded = [found for text in self.enforce.excluded if (found := parse_prefix(text)) is not None]
-        return sum(
-            (one.congestion is not None and one.congestion.from_bytes > 0 and not one.congestion.always)
-            or any(_overlap(parse_prefix(one.prefix), other) for other in excluded)
-            for one in self.entries
-        )
-
     @property
     def empty(self) -> bool:
         """Whether it gives nothing to any connection."""
@@ -78,13 +64,9 @@ class Document:
 Documents = Mapping[str, Document]
 
 
-def _overlap(one: Prefix | None, other: Prefix) -> bool:
-    return one is not None and one.version == other.version and one.overlaps(other)
-
-
 def fields_of(bundle: Bundle) -> dict[str, Any]:
     """The fields that were set, without the digest."""
-    names = {"windows", "congestion", "not_enforced", "digest"}
+    names = {"windows", "congestion", "digest"}
     return {name: value for name, value in vars(bundle).items() if name not in names}
 
 

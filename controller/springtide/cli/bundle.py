@@ -47,8 +47,7 @@ def bundle(
 ) -> None:
     """Render, validate and sign one bundle for each edge, and write all or none.
 
-    Edges without routes get an empty bundle, which removes the routes that they had. `not enforced` counts entries that
-    an edge by routes cannot carry whole, such as a congestion control that acts from some bytes on.
+    Edges without routes get an empty bundle, which removes the routes that they had.
 
     \b
     Examples:
@@ -79,12 +78,9 @@ def bundle(
             }
         )
         return
-    table = [
-        (one.edge, one.pop, len(one.windows), len(one.congestion), one.by, one.not_enforced, path)
-        for one, path in written
-    ]
+    table = [(one.edge, one.pop, len(one.windows), len(one.congestion), one.by, path) for one, path in written]
     print_table(
-        ["edge", "pop", "routes", "clients on BBR", "enforced by", "not enforced", "file"],
+        ["edge", "pop", "routes", "clients on BBR", "enforced by", "file"],
         table,
         title=f"Round {instants.show(moment)}, until {expires}",
     )
@@ -102,6 +98,5 @@ def _listed(one: Bundle, path: str) -> dict[str, object]:
         "routes": len(one.windows),
         "congestion": len(one.congestion),
         "enforced_by": one.by,
-        "not_enforced": one.not_enforced,
         "digest": one.digest,
     }
