@@ -36,7 +36,7 @@ MINUTE_S = 60.0
 ROUNDS_PER_HOUR = 12
 RENEWED = "Riptide renews a route every second, ours an entry every five minutes: the lab's rounds count as such."
 SENT = "An object that fits into the window has left before the first loss is known, and no round of ours has passed."
-BRAKE = "The brake judges 20 connections of an entry, and this minute has fewer: ours goes on at twice the path's rate."
+BRAKE = "Ours goes on at twice the path's rate. The brake asks for 20 connections of an entry; most had fewer."
 FOLLOWS = "Riptide's windows follow the path within seconds, and ours wait for a round."
 
 
