@@ -46,8 +46,10 @@ def schema() -> str:
 
 
 def completed_words() -> str:
-    """Commands, options and choices that shells complete."""
-    return json.dumps(completion.described(cli), indent=1) + "\n"
+    """Commands, options and choices that shells complete, a line for each command."""
+    whole = completion.described(cli)
+    lines = (f"{json.dumps(name)}: {json.dumps(one)}" for name, one in whole.pop("commands").items())
+    return json.dumps(whole)[:-1] + ', "commands": {\n' + ",\n".join(lines) + "\n}}\n"
 
 
 def commands_page() -> str:
