@@ -92,7 +92,7 @@ class Emptied:
         return store
 
     def _emptied(self, store: Store) -> bool:
-        """Whether it is as the template; not where a test changed more than rows."""
+        """Empties the store. False where a test changed more than rows, so that a fresh copy is needed."""
         if self._described(store) != self._schema:
             return False
         filled = store.query(

@@ -53,7 +53,7 @@ class Apart:
         ]
 
     def named(self, rows: Iterable[Row]) -> list[Row]:
-        """Those of its own hosts and PoPs, by the names of its fleet."""
+        """Rows of the case's own hosts and PoPs, with the names of its fleet."""
         return [back(row, self.prefix) for row in rows if any(self._is_own(row.get(name)) for name in NAMES)]
 
     def _is_own(self, name: object) -> bool:

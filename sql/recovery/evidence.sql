@@ -134,7 +134,7 @@ flights_of_hosts as (
         ip_version,
         host,
         groupArrayArrayIf(plain, copies) as beside,
-        -- Where copies are in use: connections that got none by chance.
+        -- Connections that got no copies by chance, where copies are in use.
         if(max(copies), beside, groupArrayArray(plain)) as untreated,
         arrayFilter(us -> us > 0, tupleElement(untreated, 2)) as rtts,
         arrayReduce('quantileExact(0.5)', rtts) as middle_us,

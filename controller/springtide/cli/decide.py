@@ -96,7 +96,7 @@ class _Round:
 
 
 def _options(command: F) -> F:
-    """Those of every law, but for its metrics."""
+    """Adds the options that all of these commands have."""
     dry = click.option("--dry-run", is_flag=True, help="Show what would be decided; write nothing.")
     for option in (store_options, publish_dir_option, policy_option, fleet_option, json_option, dry, round_option):
         command = option(command)

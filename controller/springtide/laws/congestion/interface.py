@@ -162,7 +162,7 @@ def contribution(
 ) -> base.Contribution:
     """Entries of each PoP's client prefixes that use BBR, for all of its edges: held-out prefixes are not among them.
     `on_bbr` is None where that is not decided. Pure."""
-    # Where bytes cannot be waited for, it may act from the first one.
+    # Lets BBR act from the first byte on edges that cannot wait for `from_bytes`.
     always = policy.enforce.congestion_always or None
     bbr = Part(algorithm="bbr", from_bytes=policy.congestion.min_object_bytes, always=always)
     entries: dict[str, list[Part]] = {}

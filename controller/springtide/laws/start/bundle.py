@@ -81,7 +81,7 @@ def entries(
 
 
 def is_left_out(row: Row, expires_unix_s: int) -> bool:
-    """Whether its evidence is too old to be promised until then."""
+    """True where the evidence expires before the bundle does."""
     return not row["overridden"] and (row["expires_at"] or 0) < expires_unix_s
 
 
