@@ -100,7 +100,8 @@ while end is None or (left := end - time.monotonic()) > 0:
         packet, (_, _, kind, *_) = tap.recvfrom(70000)
     except TimeoutError:
         break
-    if kind == 4 and packet[9] == 6 and packet[33] & 18 == 18:
+    # IPv4 alone: a bare ARP packet of 28 octets has a random octet of its device at 9.
+    if kind == 4 and packet[0] >> 4 == 4 and packet[9] == 6 and packet[33] & 18 == 18:
         end = end or time.monotonic() + 0.8
         found[struct.unpack_from("!H", packet, 22)[0]] += 1
 print(json.dumps(found))
