@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use prometheus::proto::MetricType;
 
 use crate::operations::{self, WATCH_INTERVAL_S};
 use crate::probe;
@@ -238,7 +239,8 @@ impl Command {
 
 /// Every metric, a line each.
 fn metrics_help() -> String {
-    let line = |(name, kind, help): &(&str, &str, &str)| {
+    let line = |(name, kind, help): &(&str, MetricType, &str)| {
+        let kind = format!("{kind:?}").to_lowercase();
         format!("  springtide_edge_{name} ({kind})\n          {help}")
     };
     let lines: Vec<String> = operations::METRICS.iter().map(line).collect();

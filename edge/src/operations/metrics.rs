@@ -2,6 +2,10 @@
 //!
 //! Long: a third of it is the list of metrics, a sentence each.
 
+use prometheus::TextEncoder;
+use prometheus::proto::MetricType::{COUNTER, GAUGE};
+use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
+
 use super::run::{Places, read_clock};
 use crate::clock::Clock;
 use crate::enforce::bpf::{self, Program};
@@ -10,203 +14,207 @@ use crate::error::Result;
 use crate::state::{EnforcedBy, State, Store, written};
 
 /// Name after `springtide_edge_`, type, and help text of every metric, in the order of the file.
-pub const METRICS: &[(&str, &str, &str)] = &[
+pub const METRICS: &[(&str, MetricType, &str)] = &[
     (
         "info",
-        "gauge",
+        GAUGE,
         "1, with the edge, its PoP and the policy's version of the newest bundle.",
     ),
     (
         "pass_time_seconds",
-        "gauge",
+        GAUGE,
         "When the last pass ended, seconds since the epoch.",
     ),
     (
         "pass_succeeded",
-        "gauge",
+        GAUGE,
         "1 where the last pass did what it should.",
     ),
     (
         "files_missed_total",
-        "counter",
+        COUNTER,
         "Times that this file could not be written since the process began.",
     ),
     (
         "applied",
-        "gauge",
+        GAUGE,
         "1 where a bundle is applied, 0 where it was withdrawn or there was none.",
     ),
     (
         "round_time_seconds",
-        "gauge",
+        GAUGE,
         "The newest bundle's round, seconds since the epoch.",
     ),
     (
         "created_time_seconds",
-        "gauge",
+        GAUGE,
         "When the newest bundle was made, seconds since the epoch.",
     ),
     (
         "applied_time_seconds",
-        "gauge",
+        GAUGE,
         "When it was applied, seconds since the epoch.",
     ),
     (
         "expires_time_seconds",
-        "gauge",
+        GAUGE,
         "When it stops to count, seconds since the epoch.",
     ),
     (
         "in_sync",
-        "gauge",
+        GAUGE,
         "1 where the kernel has what the last pass wrote down, and that is not over.",
     ),
     (
         "enforced",
-        "gauge",
+        GAUGE,
         "1 for what enforces the bundle: routes, bpf, or nothing.",
     ),
     (
         "entries",
-        "gauge",
+        GAUGE,
         "Destinations that connections start with our values to.",
     ),
     (
         "refused_destinations",
-        "gauge",
+        GAUGE,
         "Destinations of the bundle that are not served.",
     ),
-    ("routes", "gauge", "Routes of ours in the kernel."),
+    ("routes", GAUGE, "Routes of ours in the kernel."),
     (
         "attached",
-        "gauge",
+        GAUGE,
         "1 where new connections meet the eBPF program.",
     ),
     (
         "other_programs",
-        "gauge",
+        GAUGE,
         "Other sockops programs that see the same connections.",
     ),
     (
         "prefixes",
-        "gauge",
+        GAUGE,
         "Prefixes that the program knows, because they have seen connections.",
     ),
     (
         "prefixes_limit",
-        "gauge",
+        GAUGE,
         "Prefixes that it can know; connections to further ones are left alone.",
     ),
     (
         "first_flights",
-        "gauge",
+        GAUGE,
         "Connections in their first flights.",
     ),
     (
         "caps",
-        "gauge",
+        GAUGE,
         "Connections that hold a start rate; too many where the program was detached meanwhile.",
     ),
     (
         "braked_entries",
-        "gauge",
+        GAUGE,
         "Entries that their brake has set to half of their values, or to the kernel's default.",
     ),
     (
         "started_total",
-        "counter",
+        COUNTER,
         "Connections that started with our values.",
     ),
     (
         "untreated_total",
-        "counter",
+        COUNTER,
         "Connections left at the kernel's default by a trial or a brake.",
     ),
     (
         "excluded_total",
-        "counter",
+        COUNTER,
         "Connections to excluded destinations.",
     ),
     (
         "opted_out_total",
-        "counter",
+        COUNTER,
         "Connections of this edge's ports and addresses that the bundle leaves alone.",
     ),
     (
         "expired_total",
-        "counter",
+        COUNTER,
         "Connections that met a bundle past its time.",
     ),
     (
         "late_total",
-        "counter",
+        COUNTER,
         "Connections left alone because their SYN was sent again.",
     ),
     (
         "own_rate_total",
-        "counter",
+        COUNTER,
         "Connections whose application had set a rate, which stays.",
     ),
     (
         "refused_total",
-        "counter",
+        COUNTER,
         "Values that the kernel did not take: window, rate, algorithm; no room for a socket or a prefix.",
     ),
     (
         "exposed_total",
-        "counter",
+        COUNTER,
         "Connections that sent more than the kernel's first window because of us.",
     ),
     (
         "lost_total",
-        "counter",
+        COUNTER,
         "Of them, those that lost in their first flights.",
     ),
     (
         "switched_total",
-        "counter",
+        COUNTER,
         "Connections that got another congestion control.",
     ),
-    ("brake_steps_total", "counter", "Steps of brakes."),
+    ("brake_steps_total", COUNTER, "Steps of brakes."),
     (
         "brake_excused_total",
-        "counter",
+        COUNTER,
         "Brakes that were taken back because the kernel's default lost as much.",
     ),
     (
         "copies_total",
-        "counter",
+        COUNTER,
         "Segments that were sent twice, SYN-ACKs among them.",
     ),
-    ("copied_bytes_total", "counter", "Bytes of these."),
+    ("copied_bytes_total", COUNTER, "Bytes of these."),
     (
         "copies_refused_total",
-        "counter",
+        COUNTER,
         "Copies that were left out, as the budget was spent.",
     ),
-    ("records_total", "counter", "First-flight records written."),
+    ("records_total", COUNTER, "First-flight records written."),
     (
         "records_lost_total",
-        "counter",
+        COUNTER,
         "First-flight records that found no room.",
     ),
 ];
 
 /// Values by name and labels.
 #[derive(Debug, Default)]
-pub struct Metrics(Vec<(&'static str, String, i64)>);
+pub struct Metrics(Vec<(&'static str, Metric)>);
 
 impl Metrics {
     fn add(&mut self, name: &'static str, labels: &[(&str, &str)], value: i64) {
-        let pairs = labels.iter().map(|(key, text)| {
-            let text = text
-                .replace('\\', "\\\\")
-                .replace('"', "\\\"")
-                .replace('\n', "\\n");
-            format!("{key}=\"{text}\"")
-        });
-        self.0
-            .push((name, pairs.collect::<Vec<_>>().join(","), value));
+        let pair = |(key, text): &(&str, &str)| {
+            let mut pair = LabelPair::default();
+            pair.set_name((*key).to_owned());
+            pair.set_value((*text).to_owned());
+            pair
+        };
+        let mut metric = Metric::from_label(labels.iter().map(pair).collect());
+        let (mut counter, mut gauge) = (Counter::default(), Gauge::default());
+        counter.set_value(value as f64);
+        gauge.set_value(value as f64);
+        metric.set_counter(counter);
+        metric.set_gauge(gauge);
+        self.0.push((name, metric));
     }
 
     fn one(&mut self, name: &'static str, value: impl TryInto<i64>) {
@@ -214,35 +222,25 @@ impl Metrics {
     }
 
     /// In Prometheus' text format, version 0.0.4. `missed`: files that could not be written.
-    pub fn text(&self, missed: u64) -> String {
-        let missed = (
-            "files_missed_total",
-            String::new(),
-            i64::try_from(missed).unwrap_or(i64::MAX),
-        );
-        let mut text = String::new();
-        for (name, kind, help) in METRICS {
-            let mut rows = self
-                .0
-                .iter()
-                .chain([&missed])
-                .filter(|row| row.0 == *name)
-                .peekable();
-            if rows.peek().is_some() {
-                text += &format!(
-                    "# HELP springtide_edge_{name} {help}\n# TYPE springtide_edge_{name} {kind}\n"
-                );
-            }
-            for (_, labels, value) in rows {
-                let labels = if labels.is_empty() {
-                    String::new()
-                } else {
-                    format!("{{{labels}}}")
-                };
-                text += &format!("springtide_edge_{name}{labels} {value}\n");
-            }
+    pub fn text(mut self, missed: u64) -> String {
+        self.one("files_missed_total", missed);
+        let family = |(name, kind, help): &(&str, MetricType, &str)| {
+            let own = self.0.iter().filter(|(found, _)| found == name);
+            let mut family = MetricFamily::default();
+            family.set_name(format!("springtide_edge_{name}"));
+            family.set_help((*help).to_owned());
+            family.set_field_type(*kind);
+            family.set_metric(own.map(|(_, metric)| metric.clone()).collect());
+            family
+        };
+        let families = METRICS.iter().map(family);
+        let shown: Vec<_> = families
+            .filter(|one| !one.get_metric().is_empty())
+            .collect();
+        match TextEncoder::new().encode_to_string(&shown) {
+            Ok(text) => text,
+            Err(error) => unreachable!("every family has a metric: {error}"),
         }
-        text
     }
 }
 
