@@ -200,6 +200,8 @@ def test_the_wheel_has_what_other_programs_read_byte_for_byte(release: Path) -> 
     with zipfile.ZipFile(path) as wheel:
         for file in files:
             assert wheel.read(f"springtide/_files/{file}") == (ROOT / file).read_bytes(), file
+        for file in tracked("controller/springtide/*.html"):
+            assert wheel.read(file.removeprefix("controller/")) == (ROOT / file).read_bytes(), file
         for file in tracked("deploy/ansible/roles", "deploy/ansible/plugins", "deploy/ansible/playbooks"):
             if (ROOT / file).is_file():
                 inside = file.replace("deploy/ansible/", "ansible_collections/springtide/fleet/")
