@@ -3,38 +3,20 @@ and object size, and what got worse."""
 
 from __future__ import annotations
 
-import html
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from springtide.pages import render
+
 from lab.demo.summary import QUANTILES, Group, Phase
 
-_HEAD = (
-    *("RTT ms", "object", "p50 before", "p50 after", "p90 before", "p90 after", "p95 before", "p95 after"),
-    *("RTTs saved", "retransmitted before", "after"),
-)
 BEFORE, AFTER = "#222222", "#3fa9d6"
 # Share of the segments, and of the time; and probes of a phase. Less is chance.
 MORE_AGAIN, SLOWER, LEAST_PROBES = 0.002, 0.01, 5
 
 NOTHING = f"no path and no group is clearly slower, nor sends {100 * MORE_AGAIN:g} points more again, nor lost probes"
-_STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #777; --good: #0b7fab; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { margin-top: 2.2rem; font-size: 1.15rem; }
-p.lead { color: var(--soft); margin-top: 0; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
-th { font-weight: 600; color: var(--soft); } td.text, th.text { text-align: left; }
-td.good { color: var(--good); font-weight: 600; }
-figure { margin: 0; background: #fff; border-radius: 6px; padding: .5rem; display: grid; gap: .5rem;
-         grid-template-columns: repeat(auto-fill, minmax(min(300px, 100%), 1fr)); }
-figure svg { width: 100%; height: auto; }
-p.answer { font-size: 1.15rem; font-weight: 600; }
-.scroll { overflow-x: auto; }
-"""
 
 
 def kilobytes(size_bytes: int) -> str:
@@ -140,14 +122,58 @@ def _slower(
     ]
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], text_columns: frozenset[int] = frozenset()) -> str:
-    def cell(tag: str, column: int, value: str) -> str:
-        kind = ' class="text"' if column in text_columns else ""
-        return f"<{tag}{kind}>{html.escape(value)}</{tag}>"
-
-    lines = ["<tr>" + "".join(cell("th", at, name) for at, name in enumerate(head)) + "</tr>"]
-    lines += ["<tr>" + "".join(cell("td", at, value) for at, value in enumerate(row)) + "</tr>" for row in rows]
-    return '<div class="scroll"><table>' + "".join(lines) + "</table></div>"
+def _tables(
+    groups: Sequence[Group], decisions: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]
+) -> Iterator[tuple[str, Sequence[str], list[list[str]]]]:
+    """Each table's title, head and rows."""
+    yield (
+        "By RTT and object size (times in ms)",
+        (
+            *("RTT ms", "object", "p50 before", "p50 after", "p90 before", "p90 after", "p95 before", "p95 after"),
+            *("RTTs saved", "retransmitted before", "after"),
+        ),
+        [
+            [f"{group.rtt_ms:g}", kilobytes(group.size_bytes)]
+            + [f"{phase[name]:.0f}" for name in ("p50", "p90", "p95") for phase in (group.before, group.after)]
+            + [f"{group.rtts_saved_p50:.2f}"]
+            + [f"{share:.2%}" for share in (group.retransmitted_before, group.retransmitted_after)]
+            for group in groups
+        ],
+    )
+    yield (
+        "By path, beside the limit: a round trip, and the object at the path's rate",
+        (
+            *("from", "to", "object", "start", "by", "limit ms", "p50 before", "p50 after", "ratio to limit"),
+            *("sent again before", "sent again after"),
+        ),
+        [
+            [row["src"], row["dst"], kilobytes(row["size_bytes"]), start_text(row), row["enforced_by"]]
+            + [f"{time_ms:.0f}" for time_ms in (row["limit_ms"], row["before_ms"]["p50"], row["after_ms"]["p50"])]
+            + ["" if row["ratio_limit"] is None else f"{row['ratio_limit']:.2f}"]
+            + [f"{share:.2%}" for share in (row["retransmit_before"], row["retransmit_after"])]
+            for row in summary["pairs"]
+        ],
+    )
+    yield (
+        "What changed by path: negative is faster",
+        ("from", "to", "object", *(f"{name} slower by, ms (95 %)" for name in QUANTILES)),
+        [
+            [row["src"], row["dst"], kilobytes(row["size_bytes"])]
+            + [
+                f"{by['estimate']:.0f} ({by['low']:.0f} to {by['high']:.0f})"
+                for by in (row["slower_ms"][name] for name in QUANTILES)
+            ]
+            for row in summary["probes"]
+        ],
+    )
+    yield (
+        "What was decided, and why",
+        ("from", "to", "initcwnd", "connections that earned it", "reason"),
+        [
+            [row["src_pop"], row["dst_pop"], str(row["value"] or "default"), str(row["evidence"]), row["reason"]]
+            for row in decisions
+        ],
+    )
 
 
 def page(
@@ -157,84 +183,14 @@ def page(
     decisions: Sequence[Mapping[str, Any]],
     summary: Mapping[str, Any],
 ) -> str:
-    """The whole page as text.
-
-    Long: its tables, column by column.
-    """
-    retransmit = summary["retransmit_ratio"]
-    results = _table(
-        _HEAD,
-        [
-            [f"{group.rtt_ms:g}", kilobytes(group.size_bytes)]
-            + [f"{phase[name]:.0f}" for name in ("p50", "p90", "p95") for phase in (group.before, group.after)]
-            + [f"{group.rtts_saved_p50:.2f}"]
-            + [f"{share:.2%}" for share in (group.retransmitted_before, group.retransmitted_after)]
-            for group in groups
-        ],
-    )
-    windows = _table(
-        ["from", "to", "initcwnd", "connections that earned it", "reason"],
-        [
-            [row["src_pop"], row["dst_pop"], str(row["value"] or "default"), str(row["evidence"]), row["reason"]]
-            for row in decisions
-        ],
-        frozenset({0, 1, 4}),
-    )
-    paths = _table(
-        [
-            "from",
-            "to",
-            "object",
-            "start",
-            "by",
-            "limit ms",
-            "p50 before",
-            "p50 after",
-            "ratio to limit",
-            "sent again before",
-            "sent again after",
-        ],
-        [
-            [row["src"], row["dst"], kilobytes(row["size_bytes"]), start_text(row), row["enforced_by"]]
-            + [f"{time_ms:.0f}" for time_ms in (row["limit_ms"], row["before_ms"]["p50"], row["after_ms"]["p50"])]
-            + ["" if row["ratio_limit"] is None else f"{row['ratio_limit']:.2f}"]
-            + [f"{share:.2%}" for share in (row["retransmit_before"], row["retransmit_after"])]
-            for row in summary["pairs"]
-        ],
-        frozenset({0, 1, 4}),
-    )
-    lost = "".join(f"<li>{html.escape(text)}</li>" for text in losses(summary["probes"], groups))
-    cells = len(summary["probes"]) * len(QUANTILES)
-    worse = (f"<ul>{lost}</ul>" if lost else f"<p>Nothing: {NOTHING}.</p>") + (
-        f"<p class='lead'>Of {cells} cells (path, object, quantile) {cells / 40:.0f} would be named by chance, "
-        "where nothing differed.</p>"
-    )
-    changes = _table(
-        ["from", "to", "object", *(f"{name} slower by, ms (95 %)" for name in QUANTILES)],
-        [
-            [row["src"], row["dst"], kilobytes(row["size_bytes"])]
-            + [
-                f"{by['estimate']:.0f} ({by['low']:.0f} to {by['high']:.0f})"
-                for by in (row["slower_ms"][name] for name in QUANTILES)
-            ]
-            for row in summary["probes"]
-        ],
-        frozenset({0, 1}),
-    )
-    end = "every edge is as it was before" if summary["restored"] else "an edge was NOT restored"
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width"><title>Springtide demo</title>'
-        f"<style>{_STYLE}</style></head><body>"
-        "<h1>New connections start where the old ones proved it is safe</h1>"
-        f'<p class="answer">{html.escape(answer(groups))}</p>'
-        f'<p class="lead">{summary["samples"]:,} samples, {summary["elapsed_s"]:g} s. Retransmitted segments of the '
-        f"probes: {retransmit['before']:.2%} before, {retransmit['after']:.2%} after. At the end: {end}.</p>"
-        f"<h2>Transfer time of fresh connections</h2><figure>{figure(before, after)}</figure>"
-        f"<h2>What got worse</h2>{worse}"
-        f"<h2>By RTT and object size (times in ms)</h2>{results}"
-        f"<h2>By path, beside the limit: a round trip, and the object at the path's rate</h2>{paths}"
-        f"<h2>What changed by path: negative is faster</h2>{changes}"
-        f"<h2>What was decided, and why</h2>{windows}"
-        "</body></html>\n"
+    """The whole page as text."""
+    return render(
+        __file__,
+        summary=summary,
+        answer=answer(groups),
+        figure=figure(before, after),
+        losses=losses(summary["probes"], groups),
+        nothing=NOTHING,
+        cells=len(summary["probes"]) * len(QUANTILES),
+        tables=_tables(groups, decisions, summary),
     )
