@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from springtide import instants
 from springtide.errors import SpringtideError
 from springtide.jobs.site import Site
 
@@ -23,17 +24,20 @@ def main(context: click.Context) -> None:
 
 @main.command("draw")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-def draw_command(folder: Path) -> None:
-    """Draw each dashboard over the last day, as FOLDER/NAME.png, for places without Grafana.
+@click.option("--from", "since", default="-1d", metavar="INSTANT", show_default=True, help="The span's begin.")
+@click.option("--to", "until", default="-0m", metavar="INSTANT", help="Its end; now by default.")
+def draw_command(folder: Path, since: str, until: str) -> None:
+    """Draw each dashboard over a span of time, as FOLDER/NAME.png, for places without Grafana.
 
     \b
     Examples:
-      python -m dashboards draw out/boards
+      python -m dashboards draw out/boards --from -6h
       SPRINGTIDE_STORE=clickhouse://ch-1/springtide python -m dashboards draw out/boards
     """
     try:
+        span = (instants.parse_round(since, 1, "--from"), instants.parse_round(until, 1, "--to"))
         with Site.of().open() as store:
-            for path in draw(store, documents(), folder):
+            for path in draw(store, documents(), folder, *span):
                 click.echo(str(path))
     except SpringtideError as error:
         raise click.ClickException(str(error)) from error

@@ -2,18 +2,18 @@
 
     python -m dashboards draw OUT
 
-writes OUT/NAME.png for each dashboard, of the last day in the store that SPRINGTIDE_STORE names. Panels that ask
-Prometheus say so and stay empty.
+writes OUT/NAME.png for each dashboard, of the last day (or --from, --to) in the store that SPRINGTIDE_STORE names.
+Panels that ask Prometheus say so and stay empty.
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,10 @@ ROW_INCHES = 0.38
 WIDTH_INCHES = 16.0
 SHOWN_ROWS = 12
 DAY_S = 86_400
+# Of one bar alone: a round.
+BAR_S = 300
+# Points that Grafana asks for over a panel's width, and the shortest time between two.
+POINTS, SHORTEST_S = 288, 10
 # By Grafana's name of a unit: what stands behind a number, and whether thousands have prefixes.
 UNITS = {
     "percent": (" %", False),
@@ -122,10 +126,13 @@ def _lines(axes: Axes, panel: Mapping[str, Any], rows: Rows) -> None:
                 series[str(row.get("series", name))].append((moment, float(value)))
     stacked = defaults["custom"].get("stacking", {}).get("mode") == "normal"
     floor: dict[float, float] = defaultdict(float)
+    # A bar is narrower than the time from one row to the next.
+    moments = sorted({moment for points in series.values() for moment, _ in points})
+    wide = 0.7 * min((after - before for before, after in pairwise(moments)), default=BAR_S / DAY_S)
     for name, points in series.items():
         times, values = [point[0] for point in points], [point[1] for point in points]
         if stacked:
-            axes.bar(times, values, width=200 / DAY_S, bottom=[floor[moment] for moment in times], label=name)
+            axes.bar(times, values, width=wide, bottom=[floor[moment] for moment in times], label=name)
             for moment, value in points:
                 floor[moment] += value
         else:
@@ -171,11 +178,11 @@ def of_store(store: Store, document: Mapping[str, Any], view: View, typed: Mappi
     return drawn(document, view, rows_of)
 
 
-def draw(store: Store, documents: Mapping[str, dict[str, Any]], folder: Path) -> Iterator[Path]:
-    """Every dashboard over the last day, as NAME.png in a folder."""
-    now = int(time.time())
+def draw(store: Store, documents: Mapping[str, dict[str, Any]], folder: Path, since: int, until: int) -> Iterator[Path]:
+    """Every dashboard over this span (seconds since the epoch), as NAME.png in a folder."""
+    view = View(since, until, max(SHORTEST_S, (until - since) // POINTS))
     folder.mkdir(parents=True, exist_ok=True)
     for name, document in documents.items():
         path = folder / f"{Path(name).stem}.png"
-        of_store(store, document, View(now - DAY_S, now), {}).savefig(path)
+        of_store(store, document, view, {}).savefig(path)
         yield path
