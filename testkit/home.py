@@ -215,7 +215,7 @@ class Home:
         if self.kept is None or create:
             Opened.release()
             return open_store(url, create=create, **options)
-        how = (url, options.get("limits"), options.get("memory_bytes", 0))
+        how = (url, options.get("limits"), str(options.get("engine")))
         return cast(Store, Kept(self.kept.setdefault(how, Opened(lambda: open_store(url, create=False, **options)))))
 
     @staticmethod

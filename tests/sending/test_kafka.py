@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import time
 from collections import Counter
@@ -324,6 +326,38 @@ def test_password_authentication_works(load: None, feed: Feed, certificate: Cert
     with run("tide") as running:
         wait_until("message", lambda: len(feed.messages()) > 2)
         running.stop()
+
+    def consume(password: str, seconds: int) -> subprocess.CompletedProcess[str]:
+        """In a process of its own, as the engine reads its configuration once."""
+        given = {
+            "SPRINGTIDE_KAFKA": feed.broker.bootstrap_sasl,
+            "SPRINGTIDE_KAFKA_TOPIC": feed.topic,
+            "SPRINGTIDE_KAFKA_OPTIONS_FILE": str(home.path / f"{password}.properties"),
+        }
+        command = [
+            "springtide",
+            "consume",
+            "--group",
+            feed.topic,
+            "--until-caught-up",
+            "--seconds",
+            str(seconds),
+            "--json",
+        ]
+        environment = {**os.environ, **home.environment, **given}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+
+    refused = consume("ebb", 5)
+    assert refused.returncode == 1
+    assert "Authentication failed" in refused.stderr
+    assert "ebb" not in refused.stdout + refused.stderr
+    taken = consume("tide", 60)
+    assert (taken.returncode, taken.stderr) == (0, "")
+    assert json.loads(taken.stdout) == {
+        **{"messages": len(feed.messages()), "rejected": 0, "rejected_rows": 0},
+        **{"left": 0, "complaints": []},
+    }
+    assert len(in_store(home)) > SOCKETS // 2
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,21 @@ from pathlib import Path
 
 import click
 
-from springtide.cli.options import StoreOptions, fleet_option, is_terminal, json_option, read_fleet, store_options
+from springtide.cli.options import (
+    StoreOptions,
+    fleet_option,
+    is_terminal,
+    json_option,
+    kafka_options,
+    read_fleet,
+    store_options,
+)
 from springtide.cli.output import print_json
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet
 from springtide.observe.consume import LEAST_MEMORY_MB, MB, STALL_S, Consumer, Progress, memory_mb, take
 from springtide.observe.enrich import publish_fleet
+from springtide.observe.kafka import consumer as client
 from springtide.observe.kafka_tables import (
     GROUP,
     SERVER_SCHEMA,
@@ -26,15 +35,29 @@ from springtide.observe.kafka_tables import (
     server_statements,
 )
 from springtide.observe.lag import Ends
-from springtide.store import Store
+from springtide.store import Engine, Store
 from springtide.store.cluster import check_name
 from springtide.store.embedded import EmbeddedStore
 
 
 @click.command()
-@click.option("--kafka", "brokers", required=True, metavar="HOST:PORT,...", help="Brokers to begin with.")
-@click.option("--topic", default=TOPIC, show_default=True, help="Where the collectors send.")
-@click.option("--requests", default="", metavar="TOPIC", help="Take access logs from this topic too.")
+@kafka_options
+@click.option(
+    "--topic",
+    envvar="SPRINGTIDE_KAFKA_TOPIC",
+    show_envvar=True,
+    default=TOPIC,
+    show_default=True,
+    help="Where the collectors send.",
+)
+@click.option(
+    "--requests",
+    envvar="SPRINGTIDE_KAFKA_REQUESTS",
+    show_envvar=True,
+    default="",
+    metavar="TOPIC",
+    help="Take access logs from this topic too.",
+)
 @click.option("--group", default=GROUP, show_default=True, help="The consumer group.")
 @click.option("--consumers", type=click.IntRange(1, 64), default=1, show_default=True, help="At most one a partition.")
 @click.option("--seconds", type=click.FloatRange(0.1), help="End after so long; by default on SIGINT or SIGTERM.")
@@ -61,7 +84,7 @@ from springtide.store.embedded import EmbeddedStore
 def consume(
     store: StoreOptions,
     fleet_path: Path,
-    brokers: str,
+    kafka: dict[str, str],
     topic: str,
     requests: str,
     group: str,
@@ -92,11 +115,13 @@ def consume(
       springtide consume --kafka localhost:9092 --seconds 30 --json
       springtide consume --kafka localhost:9092 --until-caught-up --seconds 120
       springtide consume --kafka kafka-1:9092 --requests springtide.http_requests
+      springtide consume --kafka kafka-1:9093 --kafka-options-file /etc/springtide/kafka.properties
       springtide consume --kafka kafka-1:9092 --store clickhouse://ch-1 --cluster main --dry-run
     """
     # Long: one option per line, and one command that starts, shows and removes.
     fleet = read_fleet(fleet_path)
-    source = Source(brokers, topic, group, consumers, requests)
+    brokers = kafka.pop("bootstrap.servers")
+    source = Source(brokers, topic, group, consumers, requests, kafka)
     if cluster is not None:
         check_name(cluster)
     if dry_run or remove or cluster:
@@ -111,6 +136,9 @@ def consume(
             else:
                 _set_up_server(opened, fleet, source, cluster)
         return
+    if kafka:
+        # The engine would only complain, again and again, of a property that it does not take.
+        client(source.client).close()
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
@@ -119,7 +147,7 @@ def consume(
     def print_complaint(line: str) -> None:
         click.echo(f"springtide: {brokers}: {line}", err=True)
 
-    with store.open(memory_bytes=memory_bytes) as opened:
+    with store.open(engine=Engine(memory_bytes, kafka)) as opened:
         if not isinstance(opened, EmbeddedStore):
             _set_up_server(opened, fleet, source, None)
             return
@@ -158,6 +186,9 @@ def _set_up_server(store: Store, fleet: Fleet, source: Source, cluster: str | No
     create_tables(store, source, cluster)
     topics = " and ".join(filter(None, (source.topic, source.requests)))
     click.echo(f"{store.url} consumes {topics}; it reads the contract from {SERVER_SCHEMA}")
+    if source.properties:
+        text = "does not take properties of librdkafka from here: they belong into <kafka> of its configuration"
+        click.echo(f"springtide: {store.url}: {text}", err=True)
 
 
 def _refuse_embedded(store: Store) -> None:

@@ -18,7 +18,7 @@ from springtide.fleet import Fleet, load_fleet
 from springtide.jobs import site
 from springtide.jobs.site import FLEET, POLICY, PUBLISH_DIR, STORE, STORE_WAIT_S
 from springtide.policy import Policy
-from springtide.store import Limits, Store
+from springtide.store import Engine, Limits, Store
 from springtide.store.address import PASSWORD_VARIABLE, carries_password
 
 DAY_S = 86_400
@@ -32,16 +32,16 @@ class StoreOptions:
 
     @contextmanager
     def open(
-        self, *, create: bool = False, check: bool = True, limits: Limits | None = None, memory_bytes: int = 0
+        self, *, create: bool = False, check: bool = True, limits: Limits | None = None, engine: Engine | None = None
     ) -> Iterator[Store]:
         """The store; with `check`, an InputError unless it has the schema that this version needs; with `limits`, to
-        read only; with `memory_bytes`, with so much for an engine in this process."""
+        read only; with `engine`, with that for an engine in this process."""
 
         def print_waiting(holder: str) -> None:
             click.echo(f"waiting up to {self.wait_s:g} s for {self.url}, held by {holder}", err=True)
 
         with site.opened(
-            self.url, self.wait_s, print_waiting, create=create, check=check, limits=limits, memory_bytes=memory_bytes
+            self.url, self.wait_s, print_waiting, create=create, check=check, limits=limits, engine=engine
         ) as store:
             yield store
 
@@ -111,7 +111,8 @@ publish_dir_option = _place(
 
 
 def kafka_options(command: F) -> F:
-    """--kafka and --kafka-option, handed over as one `kafka: dict` of librdkafka's properties."""
+    """--kafka and --kafka-option, handed over as one `kafka: dict` of librdkafka's properties, with those of
+    --kafka-options-file."""
     return _kafka_options(command, required=True)
 
 
@@ -123,14 +124,12 @@ def optional_kafka_options(command: F) -> F:
 def _kafka_options(command: F, *, required: bool) -> F:
 
     def join(context: click.Context, _: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
-        wrong = [option for option in given if "=" not in option]
-        if wrong:
-            raise InputError(
-                [Problem("--kafka-option", "property", f"{wrong[0]!r} is not a property", "write KEY=VALUE")]
-            )
-        brokers = context.params.pop("brokers")
+        brokers, file = context.params.pop("brokers"), context.params.pop("kafka_options_file")
         own = {} if brokers is None else {"bootstrap.servers": brokers}
-        return own | dict(option.split("=", 1) for option in given)
+        # Imported here: only four commands need the client's library.
+        from springtide.observe.kafka import pairs, properties
+
+        return own | (properties(file) if file else {}) | pairs("--kafka-option", given)
 
     more = click.option(
         "--kafka-option",
@@ -139,6 +138,14 @@ def _kafka_options(command: F, *, required: bool) -> F:
         callback=join,
         metavar="KEY=VALUE",
         help="A property of librdkafka, TLS for instance.",
+    )
+    secrets = click.option(
+        "--kafka-options-file",
+        envvar="SPRINGTIDE_KAFKA_OPTIONS_FILE",
+        show_envvar=True,
+        is_eager=True,
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="The same in a file, a line each: the place for passwords.",
     )
     brokers = click.option(
         "--kafka",
@@ -150,7 +157,7 @@ def _kafka_options(command: F, *, required: bool) -> F:
         metavar="HOST:PORT,...",
         help="Brokers to begin with.",
     )
-    return brokers(more(command))
+    return brokers(secrets(more(command)))
 
 
 def sign_key_option(command: F) -> F:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from springtide.jobs.site import Site
+from springtide.observe import kafka
 from springtide.observe.consume import MB, Consumer, memory_mb, take
 from springtide.observe.kafka_tables import TOPIC, Source
 from springtide.observe.lag import Ends
+from springtide.store import Engine
 from springtide.store.embedded import EmbeddedStore
 
 # Enough of a round of five minutes is left to decide it; the next run takes what is over.
@@ -17,12 +20,19 @@ LIMIT_S = 120.0
 
 
 def source(environment: Mapping[str, str] = os.environ) -> Source | None:
-    """By SPRINGTIDE_KAFKA (brokers), _KAFKA_TOPIC and _KAFKA_REQUESTS; None where no brokers are named."""
+    """By SPRINGTIDE_KAFKA (brokers), _KAFKA_TOPIC, _KAFKA_REQUESTS and _KAFKA_OPTIONS_FILE; None without brokers."""
     brokers = environment.get("SPRINGTIDE_KAFKA")
     if not brokers:
         return None
     topic = environment.get("SPRINGTIDE_KAFKA_TOPIC") or TOPIC
-    return Source(brokers, topic, requests=environment.get("SPRINGTIDE_KAFKA_REQUESTS", ""))
+    requests = environment.get("SPRINGTIDE_KAFKA_REQUESTS", "")
+    return Source(brokers, topic, requests=requests, properties=client_properties(environment))
+
+
+def client_properties(environment: Mapping[str, str]) -> dict[str, str]:
+    """Librdkafka's, by SPRINGTIDE_KAFKA_OPTIONS_FILE. Raises InputError."""
+    file = environment.get("SPRINGTIDE_KAFKA_OPTIONS_FILE")
+    return kafka.properties(Path(file)) if file else {}
 
 
 def consume(site: Site, environment: Mapping[str, str] = os.environ, print_line: Callable[[str], None] = print) -> int:
@@ -36,7 +46,7 @@ def consume(site: Site, environment: Mapping[str, str] = os.environ, print_line:
         return 0
     limit_s = float(environment.get("SPRINGTIDE_KAFKA_SECONDS", LIMIT_S))
     memory_bytes = memory_mb() * MB
-    with site.open(memory_bytes=memory_bytes) as store:
+    with site.open(engine=Engine(memory_bytes, wanted.properties)) as store:
         if not isinstance(store, EmbeddedStore):
             print_line(f"{store.url} consumes by itself, once `springtide consume` has set it up")
             return 0

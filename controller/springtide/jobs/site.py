@@ -11,7 +11,7 @@ from pathlib import Path
 from springtide.errors import Problem
 from springtide.fleet import Fleet, load_fleet
 from springtide.policy import Policy, examined, load_policy
-from springtide.store import Limits, Store, open_store
+from springtide.store import Engine, Limits, Store, open_store
 from springtide.store.migrations import require_current
 
 STORE = "chdb:///var/lib/springtide/store"
@@ -44,10 +44,10 @@ def opened(
     create: bool = False,
     check: bool = True,
     limits: Limits | None = None,
-    memory_bytes: int = 0,
+    engine: Engine | None = None,
 ) -> Iterator[Store]:
     """The store; with `check`, an InputError unless it has the schema that this version needs."""
-    store = open_store(url, create=create, wait_s=wait_s, on_wait=on_wait, limits=limits, memory_bytes=memory_bytes)
+    store = open_store(url, create=create, wait_s=wait_s, on_wait=on_wait, limits=limits, engine=engine)
     try:
         if check:
             require_current(store)
@@ -85,9 +85,9 @@ class Site:
         return read_policy(self.policy_path)
 
     @contextmanager
-    def open(self, *, check: bool = True, memory_bytes: int = 0) -> Iterator[Store]:
+    def open(self, *, check: bool = True, engine: Engine | None = None) -> Iterator[Store]:
         def print_waiting(holder: str) -> None:
             print(f"waiting up to {self.store_wait_s:g} s for {self.store_url}, held by {holder}")
 
-        with opened(self.store_url, self.store_wait_s, print_waiting, check=check, memory_bytes=memory_bytes) as store:
+        with opened(self.store_url, self.store_wait_s, print_waiting, check=check, engine=engine) as store:
             yield store

@@ -64,14 +64,7 @@ class Message:
 def put_aside(store: Store, source: Source, memory_bytes: int, why: str) -> Message:
     """Puts aside the message that takes the most memory of those next in the group's partitions. No consumer of this
     process may be in the group. Raises StoreError where none takes much, or the group has other members."""
-    settings = {
-        "bootstrap.servers": source.brokers,
-        "group.id": source.group,
-        "enable.auto.commit": False,
-        "auto.offset.reset": "earliest",
-        "enable.partition.eof": True,
-    }
-    reader = kafka.consumer(settings)
+    reader = kafka.consumer(source.client)
     try:
         places = _retried(source, "the group's offsets", lambda: _places(reader, source))
         found = [message for place in places if (message := next_message(reader, source, place)) is not None]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from springtide.errors import InputError, Problem
 from springtide.observe import accesslog
@@ -42,13 +44,21 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Source:
-    """Brokers as host:port,..., topics and the consumer group. `requests` is empty without access logs."""
+    """Brokers as host:port,..., topics and the consumer group. `requests` is empty without access logs. `properties`
+    are librdkafka's, for the engine in this process and what asks beside it."""
 
     brokers: str
     topic: str = TOPIC
     group: str = GROUP
     consumers: int = 1
     requests: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def client(self) -> dict[str, Any]:
+        """librdkafka's properties of a client in the group, which commits nothing by itself."""
+        own = {"bootstrap.servers": self.brokers, "group.id": self.group, "enable.auto.commit": False}
+        return {**self.properties, **own, "auto.offset.reset": "earliest", "enable.partition.eof": True}
 
 
 def embedded_statements(store: Store, source: Source, database: str, block: int = SAMPLE_BLOCK) -> list[str]:

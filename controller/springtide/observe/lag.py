@@ -25,10 +25,8 @@ class Ends:
     def __init__(self, source: Source) -> None:
         self._topics = [topic for topic in (source.topic, source.requests) if topic]
         self._source = source
-        own = {"group.id": source.group, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-        # Single messages are asked for, and the end of a partition.
-        looking = {"enable.partition.eof": True, "queued.min.messages": 1}
-        self._asker = kafka.consumer({"bootstrap.servers": source.brokers, **own, **looking})
+        # Single messages are asked for.
+        self._asker = kafka.consumer({**source.client, "queued.min.messages": 1})
         # The first message of each partition that has any, and the one behind the last.
         self._spans: dict[tuple[str, int], tuple[int, int]] | None = None
         # Where the group was in each of them at the last look.

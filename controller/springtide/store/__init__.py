@@ -10,10 +10,11 @@ from springtide.errors import InputError, Problem
 from springtide.store import address
 from springtide.store.base import Param, Row, Store
 from springtide.store.embedded import EmbeddedStore
+from springtide.store.engine import Engine
 from springtide.store.reading import Limits
 from springtide.store.server import ServerStore
 
-__all__ = ["Limits", "Param", "Row", "Store", "exists", "open_store"]
+__all__ = ["Engine", "Limits", "Param", "Row", "Store", "exists", "open_store"]
 
 
 def exists(url: str) -> bool:
@@ -31,21 +32,21 @@ def open_store(
     wait_s: float,
     on_wait: Callable[[str], None],
     limits: Limits | None = None,
-    memory_bytes: int = 0,
+    engine: Engine | None = None,
 ) -> Store:
     """Open chdb:///DIR or clickhouse://USER@HOST:PORT/DATABASE.
 
     With `create` false, a missing directory is an InputError and is not created, and a missing database a StoreError.
     `on_wait` is called once with the holder's name when another process has a chDB directory open.
     With `limits` nothing can be written, and they bound each query.
-    `memory_bytes` bounds an engine in this process. Raises StoreError after `wait_s` seconds of waiting.
+    `engine` is what an engine in this process gets. Raises StoreError after `wait_s` seconds of waiting.
     """
     if _is_server(url):
         return ServerStore(address.parse(url), create=create, limits=limits)
     directory = _directory(url)
     if not create and not directory.is_dir():
         raise InputError([Problem(url, "store", "does not exist", "run `springtide migrate` first")])
-    return EmbeddedStore(directory, wait_s, on_wait, limits, memory_bytes)
+    return EmbeddedStore(directory, wait_s, on_wait, limits, engine)
 
 
 def _is_server(url: str) -> bool:

@@ -16,8 +16,7 @@ from springtide.errors import InputError, Problem, StoreError
 from springtide.frame import Frame
 from springtide.store.base import Param, Row, encode
 from springtide.store.binary import Columns, binary_source, read_blocks
-from springtide.store.engine import engine
-from springtide.store.files import engine_file
+from springtide.store.engine import Engine, engine
 from springtide.store.lock import DirectoryLock
 from springtide.store.messages import SYNTAX, message_source
 from springtide.store.reading import Limits
@@ -29,8 +28,7 @@ UNKNOWN_DATABASE = 81
 class EmbeddedStore:
     """chDB opens a directory for one process at a time: this waits up to `wait_s` seconds until it is free.
 
-    With `limits` it is opened as a user who may only read Springtide's tables, within them. `memory_bytes` bounds the
-    whole engine, its background threads included; 0: nine tenths of the machine's memory.
+    With `limits` it is opened as a user who may only read Springtide's tables, within them.
     """
 
     def __init__(
@@ -39,7 +37,7 @@ class EmbeddedStore:
         wait_s: float,
         on_wait: Callable[[str], None],
         limits: Limits | None = None,
-        memory_bytes: int = 0,
+        given: Engine | None = None,
     ) -> None:
         self._directory = directory
         try:
@@ -56,8 +54,10 @@ class EmbeddedStore:
         try:
             # The import maps a 300 MB library: only commands that need a store load it.
             chdb: Any = engine("chdb.session")
-            options = f"config-file={engine_file(reading=limits is not None)}&max_server_memory_usage={memory_bytes}"
-            self._session: Any = chdb.Session(f"{real}?{options}")
+            given = given or Engine()
+            with given.configuration(reading=limits is not None) as file:
+                options = f"config-file={file}&max_server_memory_usage={given.memory_bytes}"
+                self._session: Any = chdb.Session(f"{real}?{options}")
         except Exception as error:
             self._lock.release()
             raise StoreError(

@@ -1,10 +1,44 @@
-"""Loads the embedded engine's library."""
+"""The embedded engine: its library, and what a command gives it beside its configuration."""
 
 from __future__ import annotations
 
 import importlib
 import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from xml.sax.saxutils import escape
+
+from springtide.store.files import engine_file
+
+
+@dataclass(frozen=True)
+class Engine:
+    """`memory_bytes` bounds the whole engine, its background threads included; 0: nine tenths of the machine's memory.
+    `kafka`: librdkafka's properties of its Kafka client."""
+
+    memory_bytes: int = 0
+    kafka: Mapping[str, str] = field(default_factory=dict)
+
+    @contextmanager
+    def configuration(self, *, reading: bool) -> Iterator[Path]:
+        """Its configuration's file. One with properties, which may be passwords, is root's and lasts no longer."""
+        shipped = engine_file(reading=reading)
+        if not self.kafka:
+            yield shipped
+            return
+        with TemporaryDirectory(prefix="springtide-") as folder:
+            written = Path(folder) / shipped.name
+            # It names its users' file relative to itself.
+            shutil.copy(shipped.with_name("users.xml"), folder)
+            names = {name.replace(".", "_"): escape(value) for name, value in self.kafka.items()}
+            more = "".join(f"<{name}>{value}</{name}>" for name, value in names.items())
+            written.write_text(shipped.read_text().replace("</kafka>", f"{more}</kafka>"))
+            yield written
 
 
 def engine(module: str) -> Any:
