@@ -50,7 +50,7 @@ def springtide_maintenance() -> None:
         site = Site.of()
         policy, now = site.policy(), instants.now()
         with site.open() as store:
-            print("changed:", ", ".join(rules.apply(store, policy.retention, None)) or "nothing")
+            print("changed:", ", ".join(rules.apply(store, policy.retention, site.cluster)) or "nothing")
             for period in downsample.pending(store, now, policy.round.lateness_s):
                 downsample.downsample(store, period, now)
                 print(f"{instants.show(period.start)}: {period.period_s // 3600} h")

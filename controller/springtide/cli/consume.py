@@ -11,6 +11,7 @@ import click
 
 from springtide.cli.options import (
     StoreOptions,
+    cluster_option,
     fleet_option,
     is_terminal,
     json_option,
@@ -75,7 +76,7 @@ from springtide.store.embedded import EmbeddedStore
     type=click.IntRange(LEAST_MEMORY_MB, 1_000_000),
     help="What the engine in this process may use; by default half of the machine's, 8000 at most.",
 )
-@click.option("--cluster", metavar="NAME", help="On a server: on every server of this cluster.")
+@cluster_option("On a server: on every server of this cluster.")
 @click.option("--dry-run", is_flag=True, help="Print the SQL that a server would run; change nothing.")
 @click.option("--remove", is_flag=True, help="On a server: remove its Kafka tables; the rows stay.")
 @json_option

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from springtide.cli.options import StoreOptions, json_option, store_options
+from springtide.cli.options import StoreOptions, cluster_option, json_option, store_options
 from springtide.cli.output import print_json, print_table
 from springtide.errors import InputError, Problem
 from springtide.store import exists, migrations
@@ -16,7 +16,7 @@ from springtide.store.cluster import check_name
 @click.command()
 @click.option("--status", is_flag=True, help="Show what is applied and what is not; change nothing.")
 @click.option("--dry-run", is_flag=True, help="Print the SQL that would be applied; change nothing.")
-@click.option("--cluster", metavar="NAME", help="For this cluster: replicated, and sharded where needed.")
+@cluster_option("For this cluster: replicated, and sharded where needed.")
 @json_option
 @store_options
 def migrate(store: StoreOptions, status: bool, dry_run: bool, cluster: str | None, as_json: bool) -> None:

@@ -170,6 +170,10 @@ def sign_key_option(command: F) -> F:
     )(command)
 
 
+def cluster_option(help_text: str) -> Callable[[F], F]:
+    return click.option("--cluster", envvar="SPRINGTIDE_CLUSTER", show_envvar=True, metavar="NAME", help=help_text)
+
+
 def need_reason(force: bool, reason: str) -> None:
     """Raises InputError: what is forced needs a reason, which the audit keeps."""
     if force and not reason.strip():

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from springtide import instants
-from springtide.cli.options import StoreOptions, json_option, policy_option, read_policy, store_options
+from springtide.cli.options import StoreOptions, cluster_option, json_option, policy_option, read_policy, store_options
 from springtide.cli.output import print_json, print_table
 from springtide.observe import downsample as periods
 from springtide.store import retention as rules
@@ -44,7 +44,7 @@ def status(store: StoreOptions, policy_path: Path, as_json: bool) -> None:
 
 
 @retention.command()
-@click.option("--cluster", metavar="NAME", help="On every server of this cluster.")
+@cluster_option("On every server of this cluster.")
 @policy_option
 @json_option
 @store_options

@@ -64,10 +64,11 @@ class Site:
     policy_path: Path
     publish_dir: Path
     sign_key: Path | None
+    cluster: str | None = None
 
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> Site:
-        """By SPRINGTIDE_STORE, _STORE_WAIT, _FLEET, _POLICY, _PUBLISH_DIR and _SIGN_KEY; an empty one is not set."""
+        """By SPRINGTIDE_STORE, _STORE_WAIT, _FLEET, _POLICY, _PUBLISH_DIR, _SIGN_KEY, _CLUSTER; empty: not set."""
         key = environment.get("SPRINGTIDE_SIGN_KEY")
         return cls(
             environment.get("SPRINGTIDE_STORE") or STORE,
@@ -76,6 +77,7 @@ class Site:
             Path(environment.get("SPRINGTIDE_POLICY") or POLICY),
             Path(environment.get("SPRINGTIDE_PUBLISH_DIR") or PUBLISH_DIR),
             Path(key) if key else None,
+            environment.get("SPRINGTIDE_CLUSTER") or None,
         )
 
     def fleet(self) -> Fleet:

@@ -7,6 +7,9 @@ import re
 import subprocess
 from pathlib import Path
 
+import click
+import pytest
+from springtide.cli import cli
 from testkit.edge import PROGRAM
 
 ROOT = Path(__file__).parents[3]
@@ -43,6 +46,22 @@ def test_the_units_run_commands_that_there_are() -> None:
     for line in found:
         help_of = subprocess.run([str(PROGRAM), *line.split()[1:], "--help"], check=False, capture_output=True)
         assert help_of.returncode == 0
+
+
+def test_the_units_give_springtide_what_its_commands_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their own words, and the one variable that the unit asks for."""
+    monkeypatch.setenv("SPRINGTIDE_KAFKA", "kafka-1:9092")
+    found = [re.findall(r"^ExecStart=-?/usr/local/bin/springtide (.*)$", unit.read_text(), re.M) for unit in UNITS]
+    lines = [line for of_unit in found for line in of_unit]
+    assert len(lines) == 8
+    for line in lines:
+        group: click.Group = cli
+        name, *words = line.split()
+        while isinstance(command := group.get_command(click.Context(group), name), click.Group):
+            group, (name, *words) = command, words
+        assert command is not None, line
+        # Places that only an installed site has.
+        command.make_context(name, [str(ROOT) if word.startswith("/var/") else word for word in words])
 
 
 def test_without_a_folder_for_metrics_the_units_write_none_into_the_root() -> None:
