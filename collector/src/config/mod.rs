@@ -43,9 +43,9 @@ Examples:
   springtide-collector once                                       every connection, as a table
   springtide-collector once --format json | jq .rtt               the same for programs
   springtide-collector estimate --for 10m                         what starting at the proved rate would save
-  springtide-collector run --spool-dir /var/spool/springtide --pop ams
+  springtide-collector run --spool-dir /var/lib/springtide-collector/spool --pop ams
   springtide-collector decode capture.pcap                        a capture of netlink (nlmon) as JSON lines
-  springtide-collector cat /var/spool/springtide/*.spool | jq .   what has been spooled
+  springtide-collector cat /var/lib/springtide-collector/spool/*.spool   what has been spooled
 
 Exit codes: 0 done; 1 failed while running, or `cat` met a corrupt record; 2 bad input or usage; 3 too little was
 sent for `estimate`.";
@@ -64,11 +64,11 @@ Examples:
     /// Poll again and again into any of the sinks, until SIGINT or SIGTERM
     #[command(after_help = "\
 Examples:
-  springtide-collector run --spool-dir /var/spool/springtide
-  springtide-collector run --spool-dir /var/spool/springtide --interval 250ms --host ams-1 --pop ams
-  springtide-collector run --spool-dir /var/spool/springtide --netns all --sample 10 --changes-only
+  springtide-collector run --spool-dir /var/lib/springtide-collector/spool
+  springtide-collector run --spool-dir /var/lib/springtide-collector/spool --interval 250ms --host ams-1 --pop ams
+  springtide-collector run --spool-dir /var/lib/springtide-collector/spool --netns all --sample 10 --changes-only
   springtide-collector run --spool-dir /tmp/spool --rotate-interval 5s --rotate-bytes 1MiB --stats
-  springtide-collector run --kafka kafka-1:9092,kafka-2:9092 --queue-dir /var/lib/springtide/queue
+  springtide-collector run --kafka kafka-1:9092,kafka-2:9092
   springtide-collector run --kafka kafka-1:9093 --kafka-option security.protocol=ssl --kafka-option ssl.ca.location=ca.pem
   springtide-collector run --clickhouse https://clickhouse:8443 --clickhouse-user collector --queue-bytes 4GiB")]
     Run(Box<Run>),
@@ -82,7 +82,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   springtide-collector cat ams-1-1767322800000000-812-1.spool
-  springtide-collector cat /var/spool/springtide/*.spool --stats | jq -r .dst_ip")]
+  springtide-collector cat /var/lib/springtide-collector/spool/*.spool --stats | jq -r .dst_ip")]
     Cat(Cat),
     /// Print a configuration file for `run`
     #[command(after_help = "\

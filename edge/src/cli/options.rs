@@ -47,8 +47,27 @@ Exit codes:
   2   neither the program nor routes can be used
   3   routes can be used, the program cannot";
 
+const APPLY: &str = "\
+Examples:
+  springtide-edge apply /etc/springtide/ams-1.json --dry-run   what would change
+  springtide-edge apply /etc/springtide/ams-1.json";
+
+const STATUS: &str = "\
+Example:
+  springtide-edge status --json | jq .expires_at";
+
+const WITHDRAW: &str = "\
+Examples:
+  springtide-edge withdraw --dry-run                           what would go
+  springtide-edge withdraw --reason 'loss to nyc'";
+
+const FOLLOW: &str = "\
+Example, from a timer:
+  springtide-edge follow --metrics /var/lib/prometheus/node-exporter/springtide-edge.prom";
+
 /// Makes this edge's new TCP connections start as a signed bundle says. It touches table 201, proto 201 and the rule pref
-/// 1000, or an eBPF program on one cgroup and its pins, and nothing else.
+/// 1000, or an eBPF program on one cgroup and its pins; where the bundle asks for copies of segments, one more at each
+/// device's egress.
 #[derive(Parser)]
 #[command(name = PROGRAM, version, after_help = AFTER, max_term_width = 118)]
 pub(super) struct Options {
@@ -132,6 +151,7 @@ pub(super) enum Command {
         common: Common,
     },
     /// A bundle's values into the kernel
+    #[command(after_help = APPLY)]
     Apply {
         #[command(flatten)]
         common: Common,
@@ -152,11 +172,13 @@ pub(super) enum Command {
         at: Option<f64>,
     },
     /// The bundle that is applied, until when, and drift
+    #[command(after_help = STATUS)]
     Status {
         #[command(flatten)]
         common: Common,
     },
     /// Everything of Springtide out of the kernel
+    #[command(after_help = WITHDRAW)]
     Withdraw {
         #[command(flatten)]
         common: Common,
@@ -171,11 +193,13 @@ pub(super) enum Command {
         dry_run: bool,
     },
     /// Withdraw if the applied bundle has expired
+    #[command(after_help = "Example, from a timer:\n  springtide-edge expire")]
     Expire {
         #[command(flatten)]
         common: Common,
     },
     /// Expire, and copy next hops again that have changed since
+    #[command(after_help = FOLLOW)]
     Follow {
         #[command(flatten)]
         common: Common,
