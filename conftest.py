@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -72,17 +74,31 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneAtAT
     return OneAtATime(config, log)
 
 
+def made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A folder that the first process makes that asks for it."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / name
+    folder.mkdir(exist_ok=True)
+    with (folder.parent / f"{name}.made").open("a+") as made:
+        fcntl.flock(made, fcntl.LOCK_EX)
+        # Its end now: another process may have written since it was opened.
+        if made.seek(0, os.SEEK_END) == 0:
+            make(folder)
+            made.write("yes")
+    return folder
+
+
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated store for copies, made by the first process that asks for it."""
-    own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "template"
-    folder.mkdir(exist_ok=True)
-    with (folder / "made").open("a+") as made:
-        fcntl.flock(made, fcntl.LOCK_EX)
-        if made.tell() == 0:
-            from testkit.home import migrated
+    """A migrated store for copies."""
+    from testkit.home import migrated
 
-            migrated(folder)
-            made.write("yes")
-    return folder / "store"
+    return made_once(tmp_path_factory, "template", migrated) / "store"
+
+
+@pytest.fixture(scope="session")
+def history(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home that has testkit.history and the tables of its rounds, for copies."""
+    from testkit.history import live
+
+    return made_once(tmp_path_factory, "history", partial(live, template))

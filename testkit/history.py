@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import math
 import random
+import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-from testkit.home import ROUND, Home
+from springtide import instants
+
+from testkit.home import FLEET, ROUND, Home
 from testkit.proto import Value
 from testkit.spool import record, write_spool
 from testkit.traffic import MSS, Socket
@@ -25,6 +30,9 @@ CLIENTS = {
     "203.0.113.7": (140, 3, 30_000),
     "2001:db8:1::7": (60, 40, 500),
 }
+# Tenants and autonomous systems, which dashboards show.
+TENANTS = "tenants:\n  web: {ports: [443]}\n  far: {ports: [8443]}\n"
+ASN = "prefix,asn,name\n203.0.113.0/24,64500,Far Away\n198.51.100.0/24,64501,Near By\n"
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,28 @@ def fill(home: Home) -> None:
     probes = home.path / "probes.jsonl"
     probes.write_text("".join(_probes(ROUNDS)))
     home.run("ingest-probes", probes)
+
+
+def live(template: Path, folder: Path) -> None:
+    """A home with the history and the tables of its rounds, for copies by `lived`."""
+    home = Home(folder, kept={})
+    shutil.copytree(template, folder / "store", symlinks=True)
+    home.fleet.write_text(FLEET + TENANTS)
+    home.policy.write_text("{}\n")
+    table = folder / "asn.csv"
+    table.write_text(ASN)
+    with patch.object(instants, "now", lambda: ROUND + 120):
+        home.run("asn", table)
+        fill(home)
+        for first, last in ((ROUNDS[0], ROUNDS[2]), (ROUNDS[3], ROUNDS[-1])):
+            home.run("rollup", "--from", instants.show(first), "--to", instants.show(last))
+    home.release()
+
+
+def lived(history: Path, folder: Path) -> Home:
+    """A copy of such a home. Its store stays open."""
+    shutil.copytree(history, folder, symlinks=True, dirs_exist_ok=True)
+    return Home(folder, kept={})
 
 
 def spool(home: Home) -> list[str]:

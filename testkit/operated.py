@@ -6,8 +6,8 @@ from springtide import instants
 from springtide.publication import journal
 from springtide.publication.folder import PublishFolder
 
-from testkit.history import ROUNDS, fill
-from testkit.home import FLEET, ROUND, Home
+from testkit.history import ROUNDS
+from testkit.home import ROUND, Home
 from testkit.spool import record, write_spool
 from testkit.traffic import Socket
 
@@ -22,21 +22,11 @@ congestion:
    max_selected: 2,
    holdout_share: 0.4}
 """
-TENANTS = "tenants:\n  web: {ports: [443]}\n  far: {ports: [8443]}\n"
-ASN = "prefix,asn,name\n203.0.113.0/24,64500,Far Away\n198.51.100.0/24,64501,Near By\n"
 
 
 def operate(home: Home, now: list[int]) -> None:
-    """Fill a migrated home; `now` holds the time that `springtide.instants.now` returns."""
-    home.fleet.write_text(FLEET + TENANTS)
+    """Operate a home with that history; `now` holds the time that `springtide.instants.now` returns."""
     home.policy.write_text(POLICY)
-    table = home.path / "asn.csv"
-    table.write_text(ASN)
-    home.run("asn", table)
-    now[0] = ROUND + 120
-    fill(home)
-    home.run("rollup", "--from", instants.show(ROUNDS[0]), "--to", instants.show(ROUNDS[2]))
-    home.run("rollup", "--from", instants.show(ROUNDS[3]), "--to", instants.show(ROUNDS[-1]))
     for moment in ROUNDS[-5:]:
         at = instants.show(moment)
         home.run("decide", "initcwnd", "--round", at)

@@ -12,7 +12,8 @@ import pytest
 from springtide import instants
 from springtide.learn.questions import questions
 
-from testkit.history import ROUNDS, fill
+from testkit.history import ROUNDS
+from testkit.history import lived as of_history
 from testkit.home import ROUND, Home
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -47,16 +48,15 @@ A query over a limit ends with exit code 1 and one line with its name.
 
 
 @pytest.fixture(scope="module")
-def lived(shared: Home) -> Iterator[Home]:
+def lived(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     """An installation with two days of history."""
+    home = of_history(history, tmp_path_factory.mktemp("lived"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(instants, "now", lambda: ROUND + 120)
-        shared.policy.write_text("{}\n")
-        fill(shared)
         for moment in ROUNDS:
-            shared.run("rollup", "--round", instants.show(moment))
-            shared.run("decide", "initcwnd", "--round", instants.show(moment))
-        yield shared
+            home.run("decide", "initcwnd", "--round", instants.show(moment))
+        yield home
+    home.release()
 
 
 def page(answers: dict[str, list[dict[str, object]]]) -> str:

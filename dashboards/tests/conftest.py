@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from springtide import instants
 from springtide.store import Store
 
+from testkit.history import lived
 from testkit.home import ROUND, Home
 from testkit.operated import operate
 
 
 @pytest.fixture(scope="module")
-def operated(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    home = Home(tmp_path_factory.mktemp("operated"))
-    now = [ROUND]
+def operated(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    home, now = lived(history, tmp_path_factory.mktemp("operated")), [ROUND + 120]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(instants, "now", lambda: now[0])
-        home.run("migrate")
         operate(home, now)
-    return home
+    yield home
+    home.release()
 
 
 @pytest.fixture(scope="module")
