@@ -110,7 +110,7 @@ def test_another_policy_is_compared_with_what_was_decided(decided: Home, tmp_pat
     assert found["initcwnd"]["changes"] > found["initcwnd"]["changes_recorded"]
     assert found["initcwnd"]["different_per_round_median"] > 0
     assert found["congestion"]["values_at_the_end"] < found["congestion"]["values_at_the_end_recorded"]
-    screen = decided.run("replay", "--from", SINCE, "--policy", other, "--law", "initcwnd").stdout
+    screen = decided.run("replay", "--from", MIDDLE, "--policy", other, "--law", "initcwnd").stdout
     assert "initcwnd" in screen
     assert "congestion" not in screen
 

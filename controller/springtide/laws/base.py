@@ -314,9 +314,10 @@ class Law(Protocol):
         last = last_recorded
         for moment, following in zip(moments, (*moments[1:], moments[-1]), strict=True):
             seen = self.shown(store, policy, moment)
-            decided = self.decide(
-                moment, policy, seen, before, frozen(store, policy, moment, self.pops(seen, before))[1]
-            )
+            pops = self.pops(seen, before)
+            # What arrived matters to no law that has no path and decides none.
+            thin = frozen(store, policy, moment, pops)[1] if pops or self.decides(policy, moment) else {}
+            decided = self.decide(moment, policy, seen, before, thin)
             recorded = self.read(store, moment)
             before = carry(decided, moment, following)
             if not (self.decides(policy, moment) or len(recorded)):
