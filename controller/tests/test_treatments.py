@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from springtide import instants
@@ -30,12 +31,43 @@ INTERVAL = 300
 HOSTS = {"ams-1": "10.77.1.1", "ams-2": "10.77.1.2", "fra-1": "10.77.2.1", "nyc-1": "10.77.3.1"}
 
 
+@dataclass(frozen=True)
+class Publication:
+    """What edges hold since `at`: a window for connections from ams and nyc to fra."""
+
+    at: int
+    edges: Sequence[str]
+    window: int
+    expires: int
+    held_out: Sequence[str]
+
+    def note(self, home: Home, prefix: str = "") -> None:
+        """The decisions into the store, and what the plays note into the journal. `prefix`: of all names."""
+        decided = self.at // INTERVAL * INTERVAL
+        state = {"part": "initcwnd", "destination": f"{prefix}fra", "ip_version": 4, "action": "set"}
+        state |= {"initcwnd": self.window, "reason": "learnt", "expires_at": self.expires}
+        rows = [{"round": decided, "src_pop": f"{prefix}{pop}", **state} for pop in ("ams", "nyc")]
+        store = home.open()
+        store.insert("path_decisions", rows)
+        store.close()
+        times = {"round": instants.show(decided), "expires_at": instants.show(self.expires)}
+        windows: dict[str, Any] = {**times, "held_out": [prefix + edge for edge in self.held_out]}
+        edges = [prefix + edge for edge in self.edges]
+        more: dict[str, Any] = {"edges": edges, "publication": f"{prefix}p-{self.at}"}
+        details = {"windows": windows}
+        journal.append(
+            home.publish_dir, Event("publish", verdict="published", details=details, at_unix_s=self.at - 1, **more)
+        )
+        journal.append(home.publish_dir, Event("wave", verdict="applied", at_unix_s=self.at, **more))
+
+
 class Traffic:
     """Samples of new connections of a round, with polls each minute and a close."""
 
     def __init__(self) -> None:
         self.samples: list[dict[str, Value]] = []
         self.cookies = 1000
+        self.held: list[Publication] = []
 
     def polls(self, host: str, moment: int, peer: str = "10.77.2.200", **more: Value) -> None:
         """A connection from long before, so that the host has polls and new connections can be distinguished from old
@@ -71,53 +103,37 @@ class Traffic:
             self.samples.append(socket.at(at, moment // 60 + 2, sender.sent * 1448, **sender.info(algorithm)))
 
     def hold(
-        self,
-        home: Home,
-        at: int,
-        edges: list[str],
-        window: int,
-        *,
-        expires: int = ROUND + 9000,
-        held_out: Sequence[str] = (),
+        self, at: int, edges: list[str], window: int, *, expires: int = ROUND + 9000, held_out: Sequence[str] = ()
     ) -> None:
         """From then on these edges hold a publication that gives their connections to fra this window: the plays have
         noted it, and nothing has brought that into the store."""
-        store = home.open()
-        decided = at // INTERVAL * INTERVAL
-        store.insert(
-            "path_decisions",
-            [
-                {
-                    "round": decided,
-                    "part": "initcwnd",
-                    "src_pop": pop,
-                    "destination": "fra",
-                    "ip_version": 4,
-                    "action": "set",
-                    "initcwnd": window,
-                    "reason": "learnt",
-                    "expires_at": expires,
-                }
-                for pop in ("ams", "nyc")
-            ],
-        )
-        name, times = f"p-{at}", {"round": instants.show(decided), "expires_at": instants.show(expires)}
-        windows: dict[str, Any] = {**times, "held_out": list(held_out)}
-        more: dict[str, Any] = {"edges": edges, "publication": name}
-        events = [
-            Event("publish", verdict="published", details={"windows": windows}, at_unix_s=at - 1, **more),
-            Event("wave", verdict="applied", at_unix_s=at, **more),
-        ]
-        store.close()
-        for event in events:
-            journal.append(home.publish_dir, event)
+        self.held.append(Publication(at, edges, window, expires, held_out))
 
     def roll_up(self, home: Home, *moments: int) -> list[dict[str, Any]]:
+        """The rounds where nothing else is."""
+        for one in self.held:
+            one.note(home)
         write_spool(home.spool, "a", [record(self.samples)])
         home.run("ingest", home.spool)
         for moment in moments:
             home.run("rollup", "--round", instants.show(moment))
         return treated(home)
+
+
+class Beside(Sent):
+    """Traffic, and what its edges hold, beside that of other cases."""
+
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic.samples)
+        self.held = traffic.held
+
+    @classmethod
+    def run(cls, home: Home, cases: Sequence[Self]) -> None:
+        cls.place(home, cases)
+        for case in cases:
+            for one in case.held:
+                one.note(home, case.prefix)
+        super().run(home, cases)
 
 
 def treated(home: Home) -> list[dict[str, Any]]:
@@ -138,7 +154,7 @@ def only(rows: list[dict[str, Any]], host: str) -> dict[str, Any]:
 
 
 @together
-def test_first_windows_are_those_that_the_senders_had() -> Iterator[Sent]:
+def test_first_windows_are_those_that_the_senders_had() -> Iterator[Beside]:
     traffic = Traffic()
     traffic.polls("ams-1", ROUND)
     # Known exactly: a third of forty are 13, with the FIN.
@@ -148,7 +164,7 @@ def test_first_windows_are_those_that_the_senders_had() -> Iterator[Sent]:
     lossy = [mixed(40, [20], at_once=True).lose()]
     cut = [Sender(1, handshake=2)]
     traffic.closed("ams-1", ROUND, [*small, *grown, *lossy, *cut])
-    yield (sent := Sent(traffic.samples))
+    yield (sent := Beside(traffic))
     row = only(sent.named(treated(sent.home)), "ams-1")
     assert (row["told_connections"], row["exact_connections"]) == (14, 13)
     assert row["first_cwnds"] == {40: 13}
@@ -156,7 +172,7 @@ def test_first_windows_are_those_that_the_senders_had() -> Iterator[Sent]:
 
 
 @together
-def test_a_first_poll_shows_what_the_close_record_lacks() -> Iterator[Sent]:
+def test_a_first_poll_shows_what_the_close_record_lacks() -> Iterator[Beside]:
     traffic = Traffic()
     traffic.polls("ams-1", ROUND)
     traffic.polled("ams-1", ROUND, [mixed(25, [2], at_once=True)])
@@ -172,23 +188,23 @@ def test_a_first_poll_shows_what_the_close_record_lacks() -> Iterator[Sent]:
         }
     )
     traffic.samples[-1].pop("congestion_algorithm")
-    yield (sent := Sent(traffic.samples))
+    yield (sent := Beside(traffic))
     assert only(sent.named(treated(sent.home)), "ams-1")["first_cwnds"] == {25: 1}
 
 
 @together
-def test_an_old_connection_shows_nothing_of_the_round() -> Iterator[Sent]:
+def test_an_old_connection_shows_nothing_of_the_round() -> Iterator[Beside]:
     """After idle time it shows the route of then, and who knows which was there when it began."""
     traffic = Traffic()
     traffic.polls("ams-1", ROUND, snd_cwnd=40, snd_ssthresh=2**31 - 1, data_segs_out=1, total_retrans=0)
-    yield (sent := Sent(traffic.samples))
+    yield (sent := Beside(traffic))
     row = only(sent.named(treated(sent.home)), "ams-1")
     assert (row["connections"], row["told_connections"], row["first_cwnds"]) == (1, 0, {})
     assert row["first_cwnd_low_p50"] is None
 
 
 @together
-def test_under_bbr_nothing_is_known_of_windows() -> Iterator[Sent]:
+def test_under_bbr_nothing_is_known_of_windows() -> Iterator[Beside]:
     traffic = Traffic()
     traffic.polls("ams-1", ROUND, congestion_algorithm="bbr")
     traffic.polls("ams-2", ROUND)
@@ -198,7 +214,7 @@ def test_under_bbr_nothing_is_known_of_windows() -> Iterator[Sent]:
         traffic.closed(host, ROUND, [Sender(33, sent=3)])
     # Without any poll that names one, nothing is known either.
     traffic.closed("fra-1", ROUND, [Sender(33)], "10.77.3.9")
-    yield (sent := Sent(traffic.samples))
+    yield (sent := Beside(traffic))
     rows = sent.named(treated(sent.home))
     assert [(row["host"], row["bbr_connections"], row["told_connections"]) for row in rows] == [
         ("ams-1", 3, 0),
@@ -208,7 +224,7 @@ def test_under_bbr_nothing_is_known_of_windows() -> Iterator[Sent]:
 
 
 @together
-def test_of_a_host_with_a_thousand_windows_eight_count() -> Iterator[Sent]:
+def test_of_a_host_with_a_thousand_windows_eight_count() -> Iterator[Beside]:
     traffic = Traffic()
     traffic.polls("ams-1", ROUND)
     traffic.closed("ams-1", ROUND, [Sender(10 + n % 500) for n in range(1000)])
@@ -216,7 +232,7 @@ def test_of_a_host_with_a_thousand_windows_eight_count() -> Iterator[Sent]:
     # A host that is not in the fleet does not count at all.
     unknown_host = dict(traffic.samples[-1], host="ams-9")
     traffic.samples.append(unknown_host)
-    yield (sent := Sent(traffic.samples))
+    yield (sent := Beside(traffic))
     rows = sent.named(treated(sent.home))
     row = only(rows, "ams-1")
     assert row["exact_connections"] == 1005
@@ -228,7 +244,7 @@ def test_of_a_host_with_a_thousand_windows_eight_count() -> Iterator[Sent]:
 def test_who_applied_who_did_not_who_did_late_and_who_lies(home: Home) -> None:
     traffic = Traffic()
     before = ROUND - INTERVAL
-    traffic.hold(home, before - 2 * INTERVAL, ["ams-1", "ams-2", "nyc-1"], 40)
+    traffic.hold(before - 2 * INTERVAL, ["ams-1", "ams-2", "nyc-1"], 40)
     for moment in (before, ROUND):
         for host in ("ams-1", "ams-2", "nyc-1"):
             traffic.polls(host, moment)
@@ -262,25 +278,29 @@ def test_who_applied_who_did_not_who_did_late_and_who_lies(home: Home) -> None:
     assert (first["host"], first["shown"], first["exact_connections"]) == ("nyc-1", "differs", 300)
 
 
-def test_connections_that_an_edges_program_started_are_not_held_against_routes_windows(home: Home) -> None:
+@together
+def test_connections_that_an_edges_program_started_are_not_held_against_routes_windows() -> Iterator[Beside]:
     traffic = Traffic()
-    traffic.hold(home, ROUND - 2 * INTERVAL, ["ams-1"], 40, held_out=["ams-1"])
+    traffic.hold(ROUND - 2 * INTERVAL, ["ams-1"], 40, held_out=["ams-1"])
     traffic.polls("ams-1", ROUND)
     of_program: dict[str, Value] = {"started_round": ROUND - INTERVAL, "started_window": 60, "started_step": 0}
     traffic.closed("ams-1", ROUND, [mixed(60, [8], at_once=True) for _ in range(9)], more=of_program)
     # To where the program has no entry.
     watched = of_program | {"started_window": 0, "started_rate": 0}
     traffic.closed("ams-1", ROUND, [mixed(10, [n % 3], at_once=True) for n in range(20)], more=watched)
-    row = only(traffic.roll_up(home, ROUND), "ams-1")
+    yield (sent := Beside(traffic))
+    row = only(sent.named(treated(sent.home)), "ams-1")
     assert (row["decided_cwnd"], row["exact_connections"], row["seen"]) == (10, 20, "same")
 
 
-def test_what_large_connections_cannot_have_begun_with_differs(home: Home) -> None:
+@together
+def test_what_large_connections_cannot_have_begun_with_differs() -> Iterator[Beside]:
     traffic = Traffic()
-    traffic.hold(home, ROUND - 2 * INTERVAL, ["ams-1"], 40)
+    traffic.hold(ROUND - 2 * INTERVAL, ["ams-1"], 40)
     traffic.polls("ams-1", ROUND)
     traffic.closed("ams-1", ROUND, [mixed(10, [8], at_once=False) for _ in range(9)])
-    row = only(traffic.roll_up(home, ROUND), "ams-1")
+    yield (sent := Beside(traffic))
+    row = only(sent.named(treated(sent.home)), "ams-1")
     assert (row["exact_connections"], row["told_connections"], row["seen"]) == (0, 9, "differs")
 
 
@@ -320,7 +340,7 @@ def test_prefixes_decided_for_bbr_are_held_against_their_bytes(store: Store) -> 
 
 
 @together
-def test_a_window_that_is_known_is_never_wrong() -> Iterator[Sent]:
+def test_a_window_that_is_known_is_never_wrong() -> Iterator[Beside]:
     """Hundreds of lives in one round."""
     chance = random.Random(17)
     lives = [
@@ -330,7 +350,7 @@ def test_a_window_that_is_known_is_never_wrong() -> Iterator[Sent]:
     traffic = Traffic()
     traffic.polls("ams-1", ROUND)
     traffic.closed("ams-1", ROUND, [mixed(window, sent, at_once=at_once) for window, sent, at_once in lives])
-    yield (sent := Sent(traffic.samples))
+    yield (sent := Beside(traffic))
     columns = "host, first_cwnd_low as low, first_cwnd_high as high"
     found = sent.named(sent.home.query(f"select {columns} from rollup_sockets where cookie > 1000 order by cookie"))
     assert len(found) == len(lives)
