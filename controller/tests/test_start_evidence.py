@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from springtide.store import Store
 
 from testkit.home import ROUND
 from testkit.path_model import Gave
-from testkit.path_traffic import INTERVAL, NONE, PEERS, SLOW, Traffic, mixed, roll_up
+from testkit.path_traffic import INTERVAL, NONE, PEERS, SLOW, Traffic, mixed
 from testkit.rolled import Rolled
 from testkit.together import together
 
@@ -68,15 +69,17 @@ def test_a_host_that_invents_prefixes_leaves_half_of_the_places() -> Iterator[Ro
     assert sum(int(destination.split(".")[2]) <= 10 for destination in found) == 5
 
 
-def test_a_destination_that_no_one_may_have_takes_no_other(store: Store) -> None:
-    roll_up(store, [mixed(1)])
-    wanted = observe(store, ROUND, StartPolicy())
-    store.execute(
+@together
+def test_a_destination_that_no_one_may_have_takes_no_other() -> Iterator[Rolled]:
+    yield (rolled := Rolled(mixed(1)))
+    wanted = rolled.observe()
+    assert len(wanted)
+    rolled.opened().execute(
         "insert into rollup_paths select * replace (repeat('x', 70) as destination) from rollup_paths "
-        "where round = fromUnixTimestamp({round_s:UInt32}) limit 1",
-        {"round_s": ROUND},
+        "where round = fromUnixTimestamp({round_s:UInt32}) and startsWith(src_pop, {prefix:String}) limit 1",
+        {"round_s": ROUND, "prefix": rolled.prefix},
     )
-    found = observe(store, ROUND, StartPolicy())
+    found = rolled.observe()
     assert found["destination"].tolist() == wanted["destination"].tolist()
 
 
@@ -115,15 +118,27 @@ def test_a_round_decided_again_is_remembered_as_it_was_decided_last(store: Store
         assert not STARTS.write_round(store, ROUND, decided, "0" * 12)
 
 
-def test_what_a_round_does_not_show_has_the_place_that_it_had(store: Store) -> None:
-    publish_origins(store, [Origin("192.0.0.0/15", 64500, "one"), Origin("2001:db8::/32", 64501, "two")])
-    roll_up(store, [mixed(1)])
-    shown = observe(store, ROUND, StartPolicy())
-    names = [name.decode() for name in shown["destination"].tolist()]
+@contextmanager
+def systems(store: Store, *origins: Origin) -> Iterator[None]:
+    """For as long as it lasts, in a store that other cases have too: a roll-up asks for none."""
+    publish_origins(store, list(origins))
+    try:
+        yield
+    finally:
+        publish_origins(store, [])
+
+
+@together
+def test_what_a_round_does_not_show_has_the_place_that_it_had() -> Iterator[Rolled]:
+    yield (rolled := Rolled(mixed(1)))
+    store = rolled.opened()
+    with systems(store, Origin("192.0.0.0/15", 64500, "one"), Origin("2001:db8::/32", 64501, "two")):
+        shown = observe(store, ROUND, StartPolicy())
+        names = [name.decode() for name in shown["destination"].tolist()]
+        # More than are asked for at once.
+        many = names * (25_000 // len(names))
+        found = places(store, many)
     assert {":" in name for name in names} == {"/" in name for name in names} == {False, True}
-    # More than are asked for at once.
-    many = names * (25_000 // len(names))
-    found = places(store, many)
     for name, _ in PLACE:
         assert found[name].tolist() == shown[name].tolist() * (25_000 // len(names))
 
@@ -146,10 +161,10 @@ def test_counters_of_a_broken_row_stop_at_their_highest() -> Iterator[Rolled]:
         assert found[name] == 2**32 - 1
 
 
-def test_thin_units_are_grouped_by_region_covering_prefix_and_autonomous_system(store: Store) -> None:
+@together
+def test_thin_units_are_grouped_by_region_covering_prefix_and_autonomous_system() -> Iterator[Rolled]:
     traffic = Traffic()
     traffic.hosts("ams-1", "fra-1")
-    publish_origins(store, [Origin("192.0.0.0/15", 64500, "one"), Origin("203.0.113.0/24", 64501, "two")])
     clients = {"192.0.1.1": 3, "192.0.2.1": 3, "192.1.3.1": 3, "192.1.4.1": 0, "203.0.113.9": 0, "198.18.0.1": 0}
     for client, count in clients.items():
         PEERS[f"::ffff:{client}"] = ""
@@ -160,15 +175,17 @@ def test_thin_units_are_grouped_by_region_covering_prefix_and_autonomous_system(
     traffic.connection("ams-1", "::ffff:10.77.2.9", 10**6)
     traffic.connection("fra-1", "::ffff:10.77.3.9", 10**6)
     remembered: Gave = {("ams", "2001:db8::/56", 6): (SLOW, NONE)}
-    roll_up(store, [traffic.rows], {ROUND - 300: remembered})
+    yield (rolled := Rolled(traffic.rows, decided={ROUND - 300: remembered}))
+    store = rolled.opened()
 
     def named(units: int) -> dict[str, str]:
         policy = Policy(start=StartPolicy(group_units=units), enforce=EnforcePolicy(by="bpf"))
-        seen, _ = START.observe(store, policy, ROUND)
+        seen = rolled.own(START.observe(store, policy, ROUND)[0])
         columns = (seen[name].tolist() for name in ("src_pop", "destination", "group"))
         return {f"{src.decode()} {to.decode()}": name.decode() for src, to, name in zip(*columns, strict=True)}
 
-    found = named(2)
+    with systems(store, Origin("192.0.0.0/15", 64500, "one"), Origin("203.0.113.0/24", 64501, "two")):
+        found, three, four = named(2), named(3), named(4)
     assert found["ams fra"] == "europe to europe, IPv4"
     assert found["fra nyc"] == "europe to america, IPv4"
     assert found["ams 192.0.1.0/24"] == found["ams 192.0.2.0/24"] == "ams to 192.0.0.0/16"
@@ -178,8 +195,8 @@ def test_thin_units_are_grouped_by_region_covering_prefix_and_autonomous_system(
     assert found["ams 198.18.0.0/24"] == "region europe to 198.18.0.0/16"
     assert found["ams 2001:db8::/56"] == "region europe to 2001:db8::/40"
     # Two PoPs of the region know what one alone does not.
-    assert named(4)["ams 192.0.1.0/24"] == "region europe to 192.0.0.0/16"
-    assert named(3)["ams 192.1.3.0/24"] == "region europe to AS64500, IPv4"
+    assert four["ams 192.0.1.0/24"] == "region europe to 192.0.0.0/16"
+    assert three["ams 192.1.3.0/24"] == "region europe to AS64500, IPv4"
 
 
 @together
