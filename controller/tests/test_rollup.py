@@ -39,33 +39,25 @@ def rounds(home: Home, *arguments: str) -> list[str]:
     return [line["round"] for line in home.json("rollup", *arguments)["rounds"]]
 
 
-def test_closed_rounds_that_hold_samples_are_done_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_rounds_that_hold_samples_are_done_once_after_the_lateness_bound(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that a decision has rolled up before it too; what comes after it is counted until it is taken in."""
     early, late = ROUND - 5 * INTERVAL, ROUND - 2 * INTERVAL
     feed(home, "a", [early, late, ROUND])
     # Half a minute after ROUND it waits for its samples.
     assert rounds(home) == [instants.show(early), instants.show(late)]
     assert rounds(home) == []
+    home.run("decide", "initcwnd")
+    of_round = f"toUnixTimestamp(round) = {ROUND}"
+    assert home.query(f"select waited_s from rollups final where {of_round}") == [{"waited_s": 30}]
     monkeypatch.setattr(instants, "now", lambda: ROUND + 60)
     assert rounds(home) == [instants.show(ROUND)]
-    assert rounds(home) == []
-
-
-def test_tables_from_before_the_lateness_bound_are_made_anew_after_it(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    feed(home, "a", [ROUND])
-    home.run("decide", "initcwnd")
+    assert home.query(f"select waited_s from rollups final where {of_round}") == [{"waited_s": 60}]
     monkeypatch.setattr(instants, "now", lambda: ROUND + 100)
-    assert rounds(home) == [instants.show(ROUND)]
-    assert rounds(home) == []
+    answer = home.json("rollup")
+    assert (answer["rounds"], answer["late_samples"]) == ([], 0)
 
-
-def test_what_comes_after_the_lateness_bound_is_counted_until_it_is_taken_in(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(instants, "now", lambda: ROUND + 100)
-    feed(home, "a", [ROUND])
-    assert home.json("rollup")["late_samples"] == 0
     before = contents(home)
     feed(home, "late", [ROUND], sockets=5)
     answer = home.json("rollup")
@@ -73,29 +65,17 @@ def test_what_comes_after_the_lateness_bound_is_counted_until_it_is_taken_in(
     assert contents(home) == before
     assert home.query("select host, samples from round_late") == [{"host": "ams-1", "samples": 4}]
     assert home.json("rollup", "--round", instants.show(ROUND))["late_samples"] == 0
-    assert home.query("select sum(samples) as n from round_sockets") == [{"n": 10}]
+    assert home.query(f"select sum(samples) as n from round_sockets where {of_round}") == [{"n": 10}]
 
 
-def test_a_backfill_leaves_tables_whose_samples_have_expired(home: Home) -> None:
-    early, late = ROUND - 3 * INTERVAL, ROUND - INTERVAL
-    feed(home, "a", [early])
-    assert rounds(home) == [instants.show(early)]
-    counted = "select toUnixTimestamp(round) as at, count() as n from round_sockets group by at order by at"
-    [kept] = home.query(counted)
-    home.open().execute("truncate table tcp_samples")
-    feed(home, "b", [late])
-    assert rounds(home, "--from", instants.show(early)) == [instants.show(late), instants.show(ROUND)]
-    assert home.query(counted)[0] == kept
-
-
-def test_a_backfill_does_every_round_of_its_span_and_says_how_far_it_is(
+def test_a_backfill_does_every_round_of_its_span_but_those_whose_samples_have_expired(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And says how far it is."""
     monkeypatch.setattr("springtide.cli.rollup.REPORTED", 2)
     feed(home, "a", [ROUND - 2 * INTERVAL])
-    first, last = (instants.show(ROUND - n * INTERVAL) for n in (2, 0))
+    first, middle, last = expected = [instants.show(ROUND - n * INTERVAL) for n in (2, 1, 0)]
     done = home.run("rollup", "--from", first, "--json")
-    expected = [instants.show(ROUND - n * INTERVAL) for n in (2, 1, 0)]
     assert [line["round"] for line in json.loads(done.stdout)["rounds"]] == expected
     assert done.stderr.splitlines() == [
         f"rollup: 3 rounds from {first} up to {last}; {first} is the first with samples",
@@ -104,6 +84,13 @@ def test_a_backfill_does_every_round_of_its_span_and_says_how_far_it_is(
     assert rounds(home, "--from", first, "--to", first) == [first]
     [refusal] = home.refused("rollup", "--from", "-20000d", "--to", instants.show(ROUND - 3 * INTERVAL))
     assert refusal.startswith("springtide: --from: round: no samples are from 1971-"), refusal
+
+    counted = "select toUnixTimestamp(round) as at, count() as n from round_sockets group by at order by at"
+    [kept] = home.query(counted)
+    home.open().execute("truncate table tcp_samples")
+    feed(home, "b", [ROUND - INTERVAL])
+    assert rounds(home, "--from", first) == [middle, last]
+    assert home.query(counted)[0] == kept
 
 
 @pytest.mark.parametrize(

@@ -108,10 +108,24 @@ def home_json(path: Any) -> dict[str, Any]:
     return found
 
 
-def test_a_rate_is_tried_on_a_share_then_given_to_all_and_taken_back_where_it_harms(
+def leaves(fleet: Home, moment: int) -> None:
+    """A PoP that left the fleet need not send anything: the law's memory of it expires."""
+    pops = yaml.safe_load(fleet.fleet.read_text())
+    del pops["pops"]["ams"]
+    fleet.fleet.write_text(yaml.safe_dump(pops))
+    NOW[0] = moment + 60
+    first = moment // INTERVAL % 1000 * 5 + 100
+    socket = Socket("fra-1", 7, "10.77.2.1", "10.77.3.9", "fra", snd_cwnd=90)
+    sent = [socket.at(moment - INTERVAL + 20 + 60 * poll, first + poll, 1_000_000 * (poll + 1)) for poll in range(5)]
+    write_spool(fleet.spool, "last", [record(sent)])
+    fleet.run("ingest", fleet.spool)
+    assert fleet.json("decide", "start", "--round", instants.show(moment))["incomplete"] == {}
+
+
+def test_a_rate_is_tried_on_a_share_given_to_all_taken_back_where_it_harms_and_left_with_its_pop(
     fleet: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    moments = [ROUND + INTERVAL * number for number in range(5)]
+    moments = [ROUND + INTERVAL * number for number in range(6)]
     monkeypatch.setattr(instants, "now", lambda: NOW[0])
     first = decide(fleet, moments[0], bulk(moments[0]))
     assert (first["action"], first["reason"], first["window"]) == ("none", "below_duty_cycle", 0)
@@ -166,26 +180,8 @@ def test_a_rate_is_tried_on_a_share_then_given_to_all_and_taken_back_where_it_ha
     status = fleet.run("status", code=None).stdout
     # In the newest round nothing connected.
     assert "1 of 1 pairs and prefixes have first flights that started as decided; 0 show nothing" in status
-
-
-def test_a_pop_that_left_the_fleet_need_not_send_anything(fleet: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The law's memory of it expires."""
-    moments = [ROUND + INTERVAL * number for number in range(3)]
-    monkeypatch.setattr(instants, "now", lambda: NOW[0])
-    for moment in moments[:2]:
-        assert decide(fleet, moment, bulk(moment))["src_pop"] == "ams"
-    pops = yaml.safe_load(fleet.fleet.read_text())
-    del pops["pops"]["ams"]
-    fleet.fleet.write_text(yaml.safe_dump(pops))
-    NOW[0] = moments[2] + 60
-    first = moments[2] // INTERVAL % 1000 * 5 + 100
-    socket = Socket("fra-1", 7, "10.77.2.1", "10.77.3.9", "fra", snd_cwnd=90)
-    sent = [
-        socket.at(moments[2] - INTERVAL + 20 + 60 * poll, first + poll, 1_000_000 * (poll + 1)) for poll in range(5)
-    ]
-    write_spool(fleet.spool, "last", [record(sent)])
-    fleet.run("ingest", fleet.spool)
-    assert fleet.json("decide", "start", "--round", instants.show(moments[2]))["incomplete"] == {}
+    # The PoP is missed where it does not send, until it has left the fleet.
+    leaves(fleet, moments[5])
 
 
 def test_without_an_edge_that_paces_nothing_is_decided(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
