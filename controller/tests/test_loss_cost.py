@@ -69,8 +69,17 @@ def load(home: Home, samples: list[dict[str, Value]]) -> None:
     home.run("rollup", "--from", instants.show(ROUND - 300), "--to", instants.show(ROUND))
 
 
-def test_those_that_lost_something_are_compared_with_those_of_their_prefix_and_size(home: Home) -> None:
-    load(home, CLOSES)
+@pytest.fixture(scope="module")
+def unrecorded(shared: Home) -> Home:
+    """Connections of which no record says how they began."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(instants, "now", lambda: ROUND + 30)
+        load(shared, [POLLED, *CLOSES])
+    return shared
+
+
+def test_those_that_lost_something_are_compared_with_those_of_their_prefix_and_size(unrecorded: Home) -> None:
+    home = unrecorded
     total, *paths = home.json("sql", "loss-cost", *EVERY)
     assert total == {
         **{"src_pop": "", "destination": "", "ip_version": 0},
@@ -96,6 +105,14 @@ def test_those_that_lost_something_are_compared_with_those_of_their_prefix_and_s
     assert home.json("sql", "loss-cost", "--set", "src=fra")[0]["connection_count"] == 0
     # Nothing is of the hour before.
     assert home.json("sql", "loss-cost", "--set", f"until_s={ROUND - 3600}")[0]["connection_count"] == 0
+
+
+def test_advice_without_records_of_handshakes_estimates_nothing(unrecorded: Home) -> None:
+    screen = unrecorded.run("advise").stdout
+    assert "33.33 % of 9 connections" in screen
+    assert "recorded handshakes" not in screen
+    found = unrecorded.json("advise")["loss"]
+    assert (found["all"]["estimated"]["saved_s"], found["paths"]) == (0, [])
 
 
 def test_advice_says_what_a_timeout_of_its_own_would_save_of_the_waits_of_handshakes(
@@ -134,12 +151,3 @@ def test_advice_says_what_a_timeout_of_its_own_would_save_of_the_waits_of_handsh
     ):
         assert said in screen
         assert said in html.read_text()
-
-
-def test_advice_without_records_of_handshakes_estimates_nothing(home: Home) -> None:
-    load(home, [POLLED, *CLOSES])
-    screen = home.run("advise").stdout
-    assert "33.33 % of 9 connections" in screen
-    assert "recorded handshakes" not in screen
-    found = home.json("advise")["loss"]
-    assert (found["all"]["estimated"]["saved_s"], found["paths"]) == (0, [])
