@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import ipaddress
 import itertools
@@ -49,6 +50,7 @@ def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
     return dict(document, digest="sha256:" + hashlib.sha256(text.encode()).hexdigest())
 
 
+@functools.cache
 def in_order(prefix: str) -> tuple[int, int, int]:
     """Sort key of bundles: IP version, network, length."""
     network = ipaddress.ip_network(prefix)
