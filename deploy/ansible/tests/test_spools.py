@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+import yaml
 
 ANSIBLE = Path(__file__).resolve().parents[1]
-FLEET = """\
-version: 1
-pops:
-  ams:
-    prefixes: [10.77.1.0/24]
-    edges: {ams-1: {address: 10.77.1.1}, ams-2: {address: 10.77.1.2}}
-"""
+# Files that wait at the publisher, of each edge that has enough there: names, how many, and the bytes of each.
+WAITING = {
+    "a-file": ("7.spool", 1, 30_000),
+    "a-hidden-one": (".7.spool", 1, 30_000),
+    "one-kept-aside": ("rejected/7.bad", 1, 30_000),
+    "many-small-ones": ("{}.spool", 30, 1),
+}
+EMPTY = "nothing"
 RSYNC = """\
 #!/bin/sh
 for last; do :; done
@@ -24,9 +28,35 @@ printf '%s\\n' "$@" > "$last/called"
 """
 
 
-def fetch(folder: Path, waiting_bytes: int) -> tuple[str, dict[str, list[str] | None]]:
+class Fetched(NamedTuple):
     """Ansible's output, and by edge the arguments of rsync, None where it was not called."""
-    (folder / "fleet.yaml").write_text(FLEET)
+
+    said: str
+    called: dict[str, list[str] | None]
+
+
+@pytest.fixture(scope="module")
+def fetched(tmp_path_factory: pytest.TempPathFactory) -> Fetched:
+    """One fetch from all edges."""
+    folder = tmp_path_factory.mktemp("fetched")
+    for edge, (name, files, size) in WAITING.items():
+        for number in range(files):
+            path = folder / "spool" / edge / name.format(number)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(bytes(size))
+    edges = {edge: {"address": f"10.77.1.{number}"} for number, edge in enumerate([*WAITING, EMPTY], 1)}
+    fleet = {"version": 1, "pops": {"ams": {"prefixes": ["10.77.1.0/24"], "edges": edges}}}
+    (folder / "fleet.yaml").write_text(yaml.safe_dump(fleet))
+    said = fetch(folder, 20_000)
+    called = {}
+    for edge in edges:
+        file = folder / "spool" / edge / "called"
+        called[edge] = file.read_text().splitlines() if file.exists() else None
+    return Fetched(said, called)
+
+
+def fetch(folder: Path, waiting_bytes: int) -> str:
+    """Ansible's output."""
     (folder / "bin").mkdir()
     (folder / "bin/rsync").write_text(RSYNC)
     (folder / "bin/rsync").chmod(0o755)
@@ -44,34 +74,20 @@ def fetch(folder: Path, waiting_bytes: int) -> tuple[str, dict[str, list[str] | 
     command.append(str(ANSIBLE / "playbooks/spools.yml"))
     # The bound on the play is only for a machine that stands still.
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    called = {}
-    for edge in ("ams-1", "ams-2"):
-        file = folder / "spool" / edge / "called"
-        called[edge] = file.read_text().splitlines() if file.exists() else None
-    return done.stdout + done.stderr, called
+    return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("name", "files", "size"),
-    [("7.spool", 1, 30_000), (".7.spool", 1, 30_000), ("rejected/7.bad", 1, 30_000), ("{}.spool", 30, 1)],
-    ids=["a file", "a hidden one", "one kept aside", "many small ones"],
-)
-def test_an_edge_that_has_enough_waiting_sends_no_more_and_the_others_do(
-    tmp_path: Path, name: str, files: int, size: int
-) -> None:
-    for number in range(files):
-        path = tmp_path / "spool/ams-1" / name.format(number)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(bytes(size))
-    said, called = fetch(tmp_path, 20_000)
-    assert called["ams-1"] is None, said
-    assert "springtide_spool_waiting_bytes" in said
-    assert called["ams-2"] is not None, said
+@pytest.mark.parametrize("edge", WAITING)
+def test_an_edge_that_has_enough_waiting_sends_no_more_and_the_others_do(fetched: Fetched, edge: str) -> None:
+    assert fetched.called[edge] is None, fetched.said
+    refusal = rf"^fatal: \[{edge}\]: .*springtide_spool_waiting_bytes"
+    assert re.search(refusal, fetched.said, re.MULTILINE), fetched.said
+    assert fetched.called[EMPTY] is not None, fetched.said
 
 
-def test_a_file_that_is_hidden_is_not_fetched(tmp_path: Path) -> None:
+def test_a_file_that_is_hidden_is_not_fetched(fetched: Fetched) -> None:
     """The first rule that fits counts."""
-    said, called = fetch(tmp_path, 20_000)
-    assert called["ams-1"] is not None, said
-    rules = [one for one in called["ams-1"] if one.startswith(("--include", "--exclude"))]
+    called = fetched.called[EMPTY]
+    assert called is not None, fetched.said
+    rules = [one for one in called if one.startswith(("--include", "--exclude"))]
     assert rules == ["--exclude=.*", "--include=*.spool", "--exclude=*"]
