@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
-import subprocess
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from testkit.edge import make_key, sign
-from testkit.farm import BIN, NEW, Farm, Node, wait_for
+from testkit.farm import NEW, Farm, Node, wait_for
+from testkit.home import Home
 from testkit.published import canonical
 
 pytestmark = pytest.mark.root
@@ -130,10 +130,10 @@ def test_a_failed_gate_rolls_back_every_edge_also_one_that_was_unreachable(farm:
     ]
 
 
-def test_a_gate_that_sees_no_samples_lets_nothing_go_on(farm: Farm) -> None:
+def test_a_gate_that_sees_no_samples_lets_nothing_go_on(farm: Farm, template: Path) -> None:
     before = farm.hold()
     farm.publish(farm.documents(NEW))
-    subprocess.run([BIN / "springtide", "migrate"], env=farm.environment(), check=True, capture_output=True)
+    shutil.copytree(template, farm.directory / "store", symlinks=True)
     rolled = farm.play("rollout.yml", springtide_gate=True, springtide_gate_tries=1)
     assert rolled.code == 2, rolled.output
     assert "the gate after wave 1 answered wait: no samples within 60 s" in rolled.output
@@ -141,13 +141,8 @@ def test_a_gate_that_sees_no_samples_lets_nothing_go_on(farm: Farm) -> None:
     gates = [line for line in farm.journal() if line["event"] == "gate"]
     assert gates
     assert {(line["verdict"], len(line["edges"]), line["details"]["wave"]) for line in gates} == {("wait", 2, 1)}
-    history = subprocess.run(
-        [BIN / "springtide", "history", "--publish-dir", farm.publish_dir, "--json"],
-        env=farm.environment(),
-        check=True,
-        capture_output=True,
-    )
-    events = [(row["event"], row["verdict"]) for row in json.loads(history.stdout)]
+    history = Home(farm.directory).json("history", "--publish-dir", farm.publish_dir)
+    events = [(row["event"], row["verdict"]) for row in history]
     assert ("rollback", "done") in events
     assert len(events) == len(farm.journal())
 
