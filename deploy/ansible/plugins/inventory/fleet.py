@@ -25,6 +25,7 @@ from typing import Any, Iterator
 import yaml
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin
+from ansible.plugins.loader import action_loader, connection_loader, filter_loader, shell_loader, test_loader
 
 # The rules of the controller's fleet.py for what is read here, word for word; the tests hold both to the same cases.
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -121,6 +122,17 @@ def group(kind: str, name: str) -> str:
     return f"{kind}_" + re.sub(r"[^a-z0-9_]", "_", name.lower())
 
 
+def load_early() -> None:
+    """Loads once what each step needs: Ansible makes a process for each step on each edge, a copy of this one, which
+    would load it anew."""
+    for loader in (filter_loader, test_loader):
+        list(loader.all())
+    for connection in ("springtide.fleet.ssh", "ansible.builtin.local"):
+        connection_loader.get(connection, class_only=True)
+    shell_loader.get("sh")
+    action_loader.get("springtide.fleet.springtide_edge", class_only=True)
+
+
 class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # Ansible brings no types
     NAME = "springtide.fleet.fleet"
 
@@ -145,3 +157,4 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # Ansible bri
             inventory.set_variable(edge, "ansible_host", address)
             inventory.set_variable(edge, "springtide_pop", pop)
             inventory.set_variable(edge, "springtide_region", region)
+        load_early()
