@@ -136,7 +136,7 @@ class Host:
         command = self.command(*arguments)
         at = command.index(str(PROGRAM))
         watched = f"{self.edge.state_dir}"
-        command[at:at] = [sys.executable, steps.__file__, str(step), watched, "", "9"]
+        command[at:at] = [*steps.PYTHON, steps.__file__, str(step), watched, "", "9"]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         assert done.returncode in (0, -9, 137), done.stderr
         return done.returncode != 0

@@ -16,6 +16,8 @@ import signal
 import sys
 from pathlib import Path
 
+# Without site-packages, which are not needed: they take as long to begin as most commands.
+PYTHON = (sys.executable, "-I", "-S")
 SEIZE, INTERRUPT, SYSCALL, GETREGS, SETREGS, DETACH = 0x4206, 0x4207, 24, 12, 13, 17  # sys/ptrace.h
 SYSGOOD, TRACEEXEC, EVENT_EXEC = 1, 0x10, 4
 WALL = 0x40000000

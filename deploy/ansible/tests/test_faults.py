@@ -11,7 +11,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -96,7 +95,7 @@ def with_killer(edge: Edge, step: int, *arguments: str, only: str, number: signa
     """The command line that is sent signal `number` just before its N-th step."""
     command = edge.command(*arguments)
     at = command.index(str(PROGRAM))
-    command[at:at] = [sys.executable, str(STEPS), str(step), str(edge.state_dir), only, str(int(number))]
+    command[at:at] = [*steps.PYTHON, str(STEPS), str(step), str(edge.state_dir), only, str(int(number))]
     return command
 
 
