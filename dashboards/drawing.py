@@ -31,7 +31,7 @@ ROW_INCHES = 0.38
 WIDTH_INCHES = 16.0
 SHOWN_ROWS = 12
 DAY_S = 86_400
-# Of one bar alone: a round.
+# The width of one bar alone: a round.
 BAR_S = 300
 # Points that Grafana asks for over a panel's width, and the shortest time between two.
 POINTS, SHORTEST_S = 288, 10

@@ -33,7 +33,7 @@ HOSTS = {"ams-1": "10.77.1.1", "ams-2": "10.77.1.2", "fra-1": "10.77.2.1", "nyc-
 
 @dataclass(frozen=True)
 class Publication:
-    """What edges hold since `at`: a window for connections from ams and nyc to fra."""
+    """Values that edges hold since `at`: a window for connections from ams and nyc to fra."""
 
     at: int
     edges: Sequence[str]

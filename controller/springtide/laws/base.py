@@ -315,7 +315,7 @@ class Law(Protocol):
         for moment, following in zip(moments, (*moments[1:], moments[-1]), strict=True):
             seen = self.shown(store, policy, moment)
             pops = self.pops(seen, before)
-            # What arrived matters to no law that has no path and decides none.
+            # A law that has no path, and decides none, asks nothing of what arrived.
             thin = frozen(store, policy, moment, pops)[1] if pops or self.decides(policy, moment) else {}
             decided = self.decide(moment, policy, seen, before, thin)
             recorded = self.read(store, moment)

@@ -46,7 +46,7 @@ def properties(path: Path) -> dict[str, str]:
 def pairs(where: str, given: Iterable[str]) -> dict[str, str]:
     """KEY=VALUE each. Raises InputError."""
     found = [one.partition("=") for one in given]
-    # What is wrong may be a password: it is not shown.
+    # A wrong line may be a password: it is not shown.
     if wrong := [number for number, (key, equals, _) in enumerate(found, 1) if not (equals and _NAME.fullmatch(key))]:
         raise InputError([Problem(where, f"property {wrong[0]}", "is not KEY=VALUE", "write security.protocol=ssl")])
     return {key.strip(): value.strip() for key, _, value in found}

@@ -158,6 +158,6 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # Ansible bri
             inventory.set_variable(edge, "ansible_host", address)
             inventory.set_variable(edge, "springtide_pop", pop)
             inventory.set_variable(edge, "springtide_region", region)
-        # What cannot be loaded is a matter of the step that needs it.
+        # A plugin that cannot be loaded is a matter of the step that needs it.
         with suppress(Exception):
             load_early()
