@@ -20,9 +20,9 @@ SERVER = f"""<clickhouse>
 MAKE = """
 import json, os, sys
 from pathlib import Path
-from springtide.store import embedded, open_store
+from springtide.store import engine, open_store
 folder = Path(sys.argv[1])
-embedded.engine_file = lambda **_: folder / "engine.xml"
+engine.engine_file = lambda **_: folder / "engine.xml"
 store = open_store(f"chdb://{folder}/store", create=True, wait_s=1, on_wait=print)
 try:
     for statement in json.load(sys.stdin):

@@ -6,9 +6,11 @@ import json
 import re
 import socket
 from collections.abc import Iterator
+from xml.etree import ElementTree
 
 import pytest
 from springtide.observe.kafka import text
+from springtide.store import Engine
 
 from testkit.home import Home
 
@@ -41,6 +43,40 @@ def test_a_property_that_the_client_refuses_is_one_line(
     [line] = done.stderr.splitlines()
     assert line.startswith("springtide: --kafka-option: property: ")
     assert reason in line
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("sasl.password", "property 1: is not KEY=VALUE"),
+        ("# a comment\n\nsecurity.protocol=ssl\nsecret word=x", "property 2: is not KEY=VALUE"),
+        ("group.id=other", "group.id: is set by consume itself"),
+        ("bogus=1", 'No such configuration property: "bogus"'),
+    ],
+)
+def test_a_file_of_properties_is_read_by_line(own_home: Home, lines: str, message: str) -> None:
+    file = own_home.path / "kafka.properties"
+    file.write_text(lines)
+    done = own_home.run("consume", "--kafka", AWAY, "--seconds", "1", "--kafka-options-file", file, code=2)
+    [line] = done.stderr.splitlines()
+    assert message in line
+    assert "word" not in line
+
+
+def test_the_engine_gets_each_property_once() -> None:
+    given = {"session.timeout.ms": "9000", "sasl.password": "<&]]>"}
+    with Engine(kafka=given).configuration(reading=False) as file:
+        kept = file.parent
+        assert kept.stat().st_mode & 0o777 == 0o700
+        [own] = ElementTree.parse(file).iter("kafka")  # noqa: S314 (our own)
+        found = {one.tag: one.text for one in own}
+        assert len(found) == len(own)
+    assert (found["session_timeout_ms"], found["sasl_password"], found["heartbeat_interval_ms"]) == (
+        "9000",
+        "<&]]>",
+        "1500",
+    )
+    assert not kept.exists()
 
 
 def test_doctor_finds_a_property_that_the_client_refuses(own_home: Home, silent: str) -> None:

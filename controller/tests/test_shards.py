@@ -10,7 +10,8 @@ import pytest
 from springtide import instants
 from springtide.learn.questions import questions
 from springtide.observe.rollup import TABLES
-from springtide.store import embedded, open_store
+from springtide.store import engine as loaded
+from springtide.store import open_store
 from springtide.store.cluster import SHARD_KEYS
 from springtide.store.embedded import EmbeddedStore
 from springtide.store.migrations import migrate, read_migrations
@@ -71,7 +72,7 @@ def single(patch: pytest.MonkeyPatch, template: Path, tmp_path_factory: pytest.T
 def shards(single: Home, patch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     """Created after `single`: the engine's configuration stays for the rest of the module, and has no effect there."""
     engine = engine_of_two_shards(tmp_path_factory.mktemp("engine"))
-    patch.setattr(embedded, "engine_file", lambda **_: engine)
+    patch.setattr(loaded, "engine_file", lambda **_: engine)
     patch.setattr(EmbeddedStore, "_write", written_once(EmbeddedStore._write))
     yield history_in(tmp_path_factory.mktemp("shards"), two_shards)
     Home.release()

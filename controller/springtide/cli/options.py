@@ -129,7 +129,7 @@ def _kafka_options(command: F, *, required: bool) -> F:
         # Imported here: only four commands need the client's library.
         from springtide.observe.kafka import pairs, properties
 
-        return own | (properties(file) if file else {}) | pairs("--kafka-option", given)
+        return (properties(file) if file else {}) | pairs("--kafka-option", given) | own
 
     more = click.option(
         "--kafka-option",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -37,7 +38,9 @@ class Engine:
             shutil.copy(shipped.with_name("users.xml"), folder)
             names = {name.replace(".", "_"): escape(value) for name, value in self.kafka.items()}
             more = "".join(f"<{name}>{value}</{name}>" for name, value in names.items())
-            written.write_text(shipped.read_text().replace("</kafka>", f"{more}</kafka>"))
+            # The engine takes a second element of a name for another property.
+            text = re.sub("|".join(f"<({name})>.*?</{name}>" for name in names), "", shipped.read_text())
+            written.write_text(text.replace("</kafka>", f"{more}</kafka>"))
             yield written
 
 
