@@ -318,7 +318,14 @@ def test_the_services_own_purpose_works(reader: Store) -> None:
 
 
 def test_a_table_is_described_by_its_columns(own_home: Home) -> None:
-    assert own_home.json("sql", "describe pairs")[0] == {"name": "round", "type": "DateTime('UTC')"}
+    described = {row["name"]: row for row in own_home.json("sql", "describe pairs")}
+    assert described["round"] == {"name": "round", "type": "DateTime('UTC')", "comment": ""}
+    # By its own comment; by the table's column that it is made of; a unit and a name of its own.
+    assert described["rtt_ms"]["comment"] == "Median of the smoothed round-trip times."
+    assert described["connections_earned"]["comment"].endswith("within the round: windows are of these.")
+    assert described["cwnd_by_traffic"]["comment"].startswith("The same mean, weighted by the bytes")
+    of_paths = {row["name"]: row["comment"] for row in own_home.json("sql", "describe springtide.round_paths")}
+    assert of_paths["gain_us"].startswith("The time that a large enough window would have saved these")
     assert "asn_prefixes" in own_home.run("sql", "show tables").stdout
     for what, message in (
         ("pears", "pears: does not exist; `springtide sql tables` lists those that there are"),

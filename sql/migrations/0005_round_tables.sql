@@ -10,17 +10,22 @@ create table if not exists rollup_pairs$on_cluster ( -- noqa: PRS
     src_pop LowCardinality(String),
     dst_pop LowCardinality(String),
     ip_version UInt8,
+    -- Hosts that showed the pair.
     hosts UInt32 codec (ZSTD(1)),
+    -- Connections that were established at their last poll of the round.
     connections_seen UInt64 codec (ZSTD(1)),
+    -- Those of them that had their window acknowledged within the round: windows are of these.
     connections_earned UInt64 codec (ZSTD(1)),
+    -- Connections that closed in the round.
     connections_closed UInt64 codec (ZSTD(1)),
     -- The sum of window times weight, and of weights: mean_cwnd is their quotient, and rounds add up.
     cwnd_sum UInt64 codec (ZSTD(1)),
     cwnd_weight UInt64 codec (ZSTD(1)),
+    -- Mean of the earned windows, segments.
     mean_cwnd Nullable(Float64) codec (ZSTD(1)),
     min_cwnd Nullable(UInt32) codec (ZSTD(1)),
     max_cwnd Nullable(UInt32) codec (ZSTD(1)),
-    -- Weighted by the bytes that each connection had acknowledged in the round.
+    -- The same mean, weighted by the bytes that each connection had acknowledged in the round.
     traffic_cwnd Nullable(Float64) codec (ZSTD(1)),
     cwnd_p10 Nullable(UInt32) codec (ZSTD(1)),
     cwnd_p25 Nullable(UInt32) codec (ZSTD(1)),

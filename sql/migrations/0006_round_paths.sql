@@ -73,6 +73,7 @@ create table if not exists rollup_paths$on_cluster ( -- noqa: PRS
     -- sample weight.
     gain_us UInt64 codec (ZSTD(1)),
     mss_p50 UInt32 codec (ZSTD(1)),
+    -- The lower tenth of the lowest round-trip times.
     min_rtt_p10_us UInt32 codec (ZSTD(1)),
     rtt_p50_us UInt32 codec (ZSTD(1)),
     -- share: delivery rates of single connections that met the path, measured in the round and not limited by the

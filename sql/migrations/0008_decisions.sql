@@ -21,8 +21,8 @@ create table if not exists path_decisions$on_cluster (
     ip_version UInt8,
 
     -- none: nothing is decided yet. try: only a share of the connections is given values. set: all are. withdraw:
-    -- values expired in this round. enter: a prefix is chosen in this round. keep: it was before and still is. leave:
-    -- it is given back in this round.
+    -- values were taken back in this round, and the kernel's default returns. enter: a prefix is chosen in this round.
+    -- keep: it was before and still is. leave: it is given back in this round.
     action Enum8('none' = 0, 'try' = 1, 'set' = 2, 'withdraw' = 3, 'enter' = 4, 'keep' = 5, 'leave' = 6),
     -- The rule that made the decision what it is.
     reason LowCardinality(String),

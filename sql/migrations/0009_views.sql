@@ -12,19 +12,25 @@ select
     mean_cwnd as cwnd_mean,
     traffic_cwnd as cwnd_by_traffic,
     min_cwnd as cwnd_min,
+    -- Quantiles of the earned windows, segments.
     cwnd_p10,
     cwnd_p50,
     cwnd_p90,
     max_cwnd as cwnd_max,
+    -- Median of the smoothed round-trip times.
     rtt_p50_us / 1000 as rtt_ms,
     rtt_p90_us / 1000 as rtt_p90_ms,
     min_rtt_us / 1000 as rtt_min_ms,
+    -- Median of the windows that receivers advertised.
     rwnd_p50_bytes / 1000 as receiver_window_kb,
     bytes_acked / 1000000 as delivered_mb,
     bytes_sent,
     bytes_retransmitted,
+    -- Bytes sent again, of all bytes sent in the round.
     100 * retransmit_ratio as retransmit_percent,
+    -- Part of the time with data outstanding in which the receiver's window was the limit.
     if(busy_us > 0, 100 * rwnd_limited_us / busy_us, null) as receiver_limited_percent,
+    -- Part of that time in which the send buffer was the limit.
     if(busy_us > 0, 100 * sndbuf_limited_us / busy_us, null) as send_buffer_limited_percent,
     young_connections,
     if(young_bytes_sent > 0, 100 * young_bytes_retransmitted / young_bytes_sent, null) as young_retransmit_percent,
@@ -44,6 +50,7 @@ select
         concat(toString(client_prefix), '/56')
     ) as prefix,
     client_prefix,
+    -- Whether a PoP owns the prefix.
     dst_pop != '' as back_office,
     if(congestion_algorithm = '', 'unknown', toString(congestion_algorithm)) as algorithm,
     connections,
@@ -51,15 +58,19 @@ select
     bytes_acked / 1000000 as delivered_mb,
     bytes_sent,
     bytes_retransmitted,
+    -- Bytes sent again, of all bytes sent in the round.
     100 * retransmit_ratio as retransmit_percent,
+    -- Quantiles of the connections' last delivery rates.
     delivery_rate_p10_bytes_per_s * 8 / 1000000 as delivery_p10_mbit_per_s,
     delivery_rate_p50_bytes_per_s * 8 / 1000000 as delivery_p50_mbit_per_s,
     delivery_rate_p90_bytes_per_s * 8 / 1000000 as delivery_p90_mbit_per_s,
     rtt_p10_us / 1000 as rtt_p10_ms,
+    -- Median of the smoothed round-trip times.
     rtt_p50_us / 1000 as rtt_ms,
     rtt_p90_us / 1000 as rtt_p90_ms,
     100 * loss_p50 as loss_p50_percent,
     100 * loss_p90 as loss_p90_percent,
+    -- Connections whose last delivery rate the application limited.
     if(connections > 0, 100 * app_limited_connections / connections, null) as app_limited_percent,
     delivery_rate_state,
     rtt_state,

@@ -16,6 +16,8 @@ from typing import Any
 
 from springtide.errors import InputError, Problem, StoreError
 from springtide.store.base import Param, Row, Store
+from springtide.store.migrations import read_migrations
+from springtide.store.reference import column_comments
 
 # Statements that only read, by the types of the engine's syntax tree.
 KINDS = ("SelectWithUnionQuery", "SelectIntersectExceptQuery", "SelectQuery", "ExplainQuery", "ShowTablesQuery")
@@ -71,7 +73,7 @@ def query_read_only(store: Store, text: str, values: Mapping[str, Param]) -> lis
 
 
 def _columns(store: Store, table: str) -> list[Row]:
-    """Name and type of each; the other things that the engine describes are empty."""
+    """Name and type of each, and what the migrations say of it; the other things that the engine describes are empty."""
     try:
         rows = store.query(f"describe table {table}")
     except StoreError as error:
@@ -79,7 +81,8 @@ def _columns(store: Store, table: str) -> list[Row]:
             raise
         fix = "`springtide sql tables` lists those that there are"
         raise InputError([Problem("sql", table, NOT_DESCRIBED[error.code], fix)]) from None
-    return [{"name": row["name"], "type": row["type"]} for row in rows]
+    comments = column_comments(read_migrations()).get(table.rpartition(".")[2], {})
+    return [{"name": row["name"], "type": row["type"], "comment": comments.get(row["name"], "")} for row in rows]
 
 
 def _wrong_parameter(said: str, values: Mapping[str, Param]) -> Problem | None:

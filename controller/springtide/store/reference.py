@@ -18,6 +18,7 @@ CREATE = re.compile(r"create (table|view|dictionary|materialized view) if not ex
 COLUMN = re.compile(r"    (\w+) ([A-Z].*?)(?: codec \(.*)?,?$")
 ALTER = re.compile(r"alter table (\w+)\n")
 MODIFIED = re.compile(r"modify column if exists (\w+) ([A-Z][^ ,;]*)")
+SELECTED = re.compile(r"    (?:[^ ].* as )?(\w+),?")
 ADDED = re.compile(r"((?:-- .*\n)*)add column if not exists (\w+) (\S+)")
 
 
@@ -37,7 +38,35 @@ def tables_page(migrations: Sequence[Migration], views: Columns) -> str:
                 types.setdefault(altered[1], {}).update(MODIFIED.findall(statement))
     # A table or view that a later migration creates again is documented once, as its last definition has it.
     blocks = {_head(block)[2]: block for migration in migrations for block in _blocks(migration.sql)}
-    return HEAD + "".join(_retyped(_section(block, added, views), types) for block in blocks.values())
+    of_views = column_comments(migrations)
+    return HEAD + "".join(_retyped(_section(block, added, views, of_views), types) for block in blocks.values())
+
+
+def column_comments(migrations: Sequence[Migration]) -> dict[str, dict[str, str]]:
+    """Comment on each column, by table or view. A view's column without one has that of the column that it is made of."""
+    found: dict[str, dict[str, str]] = {}
+    for migration in migrations:
+        for block in _blocks(migration.sql):
+            at, kind, name = _head(block)
+            if kind == "table":
+                found[name] = {column: comment for column, _, comment in _columns(block[at + 1 :])}
+            elif read := re.search(r"\bfrom (\w+)", "\n".join(block)):
+                source = found.get(read[1], {})
+                found[name] = source if any("* except" in line for line in block) else _selected(block, source)
+    return found
+
+
+def _selected(lines: Sequence[str], source: Mapping[str, str]) -> dict[str, str]:
+    """Comments on the columns of a view, a line each."""
+    found, comment = dict[str, str](), ""
+    for line in lines:
+        if line.startswith("    -- "):
+            comment += line.removeprefix("    -- ") + " "
+        elif match := SELECTED.fullmatch(line):
+            of = next((source[word] for word in re.findall(r"\w+", line) if source.get(word)), "")
+            found[match[1]] = comment.strip() or of
+            comment = ""
+    return found
 
 
 def first_sentences(migrations: Sequence[Migration]) -> dict[str, str]:
@@ -70,22 +99,30 @@ def _blocks(text: str) -> Iterator[list[str]]:
             yield lines
 
 
-def _section(lines: list[str], added: Mapping[str, str], views: Columns) -> str:
+def _section(
+    lines: list[str], added: Mapping[str, str], views: Columns, comments: Mapping[str, Mapping[str, str]]
+) -> str:
     at, kind, name = _head(lines)
     above = _above(lines[:at])
-    rows, comment = [], ""
-    for line in _joined(lines[at + 1 :]):
+    columns = list(_columns(lines[at + 1 :]))
+    if kind == "view":
+        columns += [(column, of, comments.get(name, {}).get(column, "")) for column, of in views.get(name, ())]
+    rows = [f"| `{column}` | {of} | {comment} |" for column, of, comment in columns]
+    table = "\n| column | type | |\n|---|---|---|\n" + "\n".join(rows) + "\n" + added.get(name, "") if rows else ""
+    return f"\n## {name}\n\n{kind.capitalize()}. {above}\n{table}"
+
+
+def _columns(lines: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Name, type and comment of each column of a table, by the lines below its head."""
+    comment = ""
+    for line in _joined(lines):
         if line.startswith(")"):
-            break
+            return
         if line.startswith("    -- "):
             comment += line.removeprefix("    -- ") + " "
         elif match := COLUMN.match(line):
-            kind_of = match[2].partition(" -- ")[0].rstrip(", ")
-            rows.append(f"| `{match[1]}` | {kind_of} | {comment.strip()} |")
+            yield match[1], match[2].partition(" -- ")[0].rstrip(", "), comment.strip()
             comment = ""
-    rows += [f"| `{column}` | {of} |  |" for column, of in views.get(name, ())] if kind == "view" else []
-    table = "\n| column | type | |\n|---|---|---|\n" + "\n".join(rows) + "\n" + added.get(name, "") if rows else ""
-    return f"\n## {name}\n\n{kind.capitalize()}. {above}\n{table}"
 
 
 def _above(lines: Sequence[str]) -> str:
