@@ -22,7 +22,8 @@ SHOWN_ROWS = 8
 OWN = """\
 ## What a query of your own may do
 
-`springtide sql tables` lists the views and tables, and `springtide sql "describe NAME"` the columns of one.
+`springtide sql tables` lists the views and tables, and `springtide sql "describe NAME"` the columns of one, with
+what they mean. A column without a text is a unit and a name, or continues the one above it.
 `springtide sql "select ..."` takes one `select`, `explain`, `show tables` or `describe NAME`, and writes nothing.
 Anything else is refused with exit code 2 before it runs. The engine parses the text, and these are refused by its
 syntax tree: another statement, a second one, `INTO OUTFILE`, `FORMAT` (`--csv` and `--json` choose the output),
@@ -38,7 +39,7 @@ create a user for people with `GRANT SELECT, dictGet ON springtide.*` and nothin
 
 | option | default | bounds |
 | --- | --- | --- |
-| `--max-seconds` | 300 | how long it runs. The engine checks the time between blocks of rows; 10 s later \
+| `--max-seconds` | 300; 40 in an embedded store | how long it runs. The engine checks the time between blocks of rows; 10 s later \
 the command ends by itself. |
 | `--max-memory-mb` | 4000 | memory in the engine |
 | `--max-rows` | 1000000 | rows of the result |
