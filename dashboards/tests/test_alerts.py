@@ -56,7 +56,7 @@ def test_every_alert_has_a_summary() -> None:
         assert rule["labels"]["severity"] in ("page", "ticket"), rule["alert"]
         assert rule["annotations"]["summary"], rule["alert"]
         assert rule["annotations"]["description"].endswith("."), rule["alert"]
-        address = f"{{{{ $externalLabels.springtide_docs }}}}docs/runbooks/{rule['alert']}.md"
+        address = f"{{{{ reReplaceAll `NAME` `{rule['alert']}` $externalLabels.springtide_docs }}}}"
         assert rule["annotations"]["runbook_url"] == address
 
 
