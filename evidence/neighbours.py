@@ -31,7 +31,8 @@ CYCLES, PERIOD_S, TIMEOUT_S = 3, 3.0, 30.0
 ONE_EDGE = (
     "Treated connections of a path share one edge and its program; several hosts would divide the rate by rounds."
 )
-PLACE = ("ours", "start.md")
+# No page claims these.
+PLACE = ("ours", "our own bound")
 
 CLAIMS = (
     *(
