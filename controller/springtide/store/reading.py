@@ -73,7 +73,7 @@ def query_read_only(store: Store, text: str, values: Mapping[str, Param]) -> lis
 
 
 def _columns(store: Store, table: str) -> list[Row]:
-    """Name and type of each, and what the migrations say of it; the other things that the engine describes are empty."""
+    """Name, type and comment of each; the other things that the engine describes are empty."""
     try:
         rows = store.query(f"describe table {table}")
     except StoreError as error:

@@ -43,7 +43,7 @@ def tables_page(migrations: Sequence[Migration], views: Columns) -> str:
 
 
 def column_comments(migrations: Sequence[Migration]) -> dict[str, dict[str, str]]:
-    """Comment on each column, by table or view. A view's column without one has that of the column that it is made of."""
+    """Comment on each column, by table or view. A view's column without one has that of the column that it reads."""
     found: dict[str, dict[str, str]] = {}
     for migration in migrations:
         for block in _blocks(migration.sql):
