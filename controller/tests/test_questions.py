@@ -39,8 +39,8 @@ create a user for people with `GRANT SELECT, dictGet ON springtide.*` and nothin
 
 | option | default | bounds |
 | --- | --- | --- |
-| `--max-seconds` | 300; 40 in an embedded store | how long it runs. The engine checks the time between blocks of rows; 10 s later \
-the command ends by itself. |
+| `--max-seconds` | 300; 40 in an embedded store | how long it runs. The engine checks the time between blocks of \
+rows; 10 s later the command ends by itself. |
 | `--max-memory-mb` | 4000 | memory in the engine |
 | `--max-rows` | 1000000 | rows of the result |
 
