@@ -89,11 +89,12 @@ def test_edges_by_routes_get_no_rates_and_nothing_of_the_program(policy: dict[st
 
 def test_the_how_to_switches_edges_on(home: Home) -> None:
     page = (Path(__file__).parents[2] / "docs/how-to/start-at-the-rate.md").read_text()
-    one, every = re.findall(r"```yaml\n(.*?)```", page, re.S)
+    one, pop, every = re.findall(r"```yaml\n(.*?)```", page, re.S)
     store = home.open()
     WINDOWS.write_round(store, NOW, decided_table(DECISIONS), DECISIONS[0].policy_version)
     store.close()
-    for policy, paced in ((one, {"ams-1"}), (every, set(THE_FLEET.edges()))):
+    of_ams = {edge for edge, name in THE_FLEET.edges().items() if name == "ams"}
+    for policy, paced in ((one, {"ams-1"}), (pop, of_ams), (every, set(THE_FLEET.edges()))):
         home.policy.write_text(policy)
         home.run("check")
         answer = home.json("bundle", "--out", home.path / "out")

@@ -227,7 +227,7 @@ def test_a_run_of_tests_that_is_ended_leaves_nothing(name: str, tmp_path: Path, 
     up, file = tmp_path / "up", tmp_path / "test_long.py"
     file.write_text(LONG.format(topology=str(PAIR), name=name, up=str(up)))
     with subprocess.Popen([*PYTEST, str(file)], cwd=host.REPOSITORY, stdout=subprocess.DEVNULL) as child:
-        while not up.exists():
+        while not (up.exists() and up.read_text()):
             assert child.poll() is None
             time.sleep(0.05)
         child.send_signal(number)
