@@ -36,10 +36,12 @@ def draw_command(folder: Path, since: str, until: str) -> None:
     """
     try:
         span = (instants.parse_round(since, 1, "--from"), instants.parse_round(until, 1, "--to"))
+        if span[0] >= span[1]:
+            raise click.UsageError(f"--from {since} is not before --to {until}")
         with Site.of().open() as store:
             for path in draw(store, documents(), folder, *span):
                 click.echo(str(path))
-    except SpringtideError as error:
+    except (SpringtideError, OSError) as error:
         raise click.ClickException(str(error)) from error
 
 

@@ -6,14 +6,16 @@ import json
 import re
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from springtide.observe.kafka import text
+from springtide.observe.kafka import SECRETS, text
 from springtide.store import Engine
 
 from testkit.home import Home
 
+ROOT = Path(__file__).parents[2]
 # A broker that nobody is behind.
 AWAY = "127.0.0.1:1"
 
@@ -48,19 +50,31 @@ def test_a_property_that_the_client_refuses_is_one_line(
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("sasl.password", "property 1: is not KEY=VALUE"),
-        ("# a comment\n\nsecurity.protocol=ssl\nsecret word=x", "property 2: is not KEY=VALUE"),
-        ("group.id=other", "group.id: is set by consume itself"),
-        ("bogus=1", 'No such configuration property: "bogus"'),
+        ("sasl.password", "line 1: is not KEY=VALUE"),
+        ("# a comment\n\nsecurity.protocol=ssl\nmy word=x", "line 4: is not KEY=VALUE"),
+        ("sasl.password=a\x01word", "line 1: is not KEY=VALUE"),
+        ("bootstrap.servers=word:1", "bootstrap.servers: is not taken; give --kafka"),
+        ("log.queue=true", "log.queue: is not taken"),
+        ("group.id=word", "group.id: is set by consume itself"),
+        ("\ufeffsasl.password=word\r\nbogus=1\r\n", 'No such configuration property: "bogus"'),
     ],
 )
 def test_a_file_of_properties_is_read_by_line(own_home: Home, lines: str, message: str) -> None:
     file = own_home.path / "kafka.properties"
-    file.write_text(lines)
+    file.write_bytes(lines.encode())
     done = own_home.run("consume", "--kafka", AWAY, "--seconds", "1", "--kafka-options-file", file, code=2)
     [line] = done.stderr.splitlines()
     assert message in line
     assert "word" not in line
+
+
+def test_a_secret_is_not_taken_from_the_command_line(own_home: Home) -> None:
+    done = own_home.run("tail", "--kafka", AWAY, "--kafka-option", "sasl.password=word", code=2)
+    assert "sasl.password: is a secret" in done.stderr
+    assert "word=" not in done.stderr
+    collectors = (ROOT / "collector/src/sinks/kafka/options.rs").read_text()
+    [named] = re.findall(r"const SECRETS: .*? = \[(.*?)\];", collectors, re.S)
+    assert set(re.findall(r'"(.*?)"', named)) == set(SECRETS)
 
 
 def test_the_engine_gets_each_property_once() -> None:

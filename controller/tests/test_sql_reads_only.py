@@ -324,6 +324,8 @@ def test_a_table_is_described_by_its_columns(own_home: Home) -> None:
     assert described["rtt_ms"]["comment"] == "Median of the smoothed round-trip times."
     assert described["connections_earned"]["comment"].endswith("within the round: windows are of these.")
     assert described["cwnd_by_traffic"]["comment"].startswith("The same mean, weighted by the bytes")
+    lag = {row["name"]: row["comment"] for row in own_home.json("sql", "describe ingest_lag")}
+    assert lag["lag_max_s"] == "", "it is computed: no column's comment is true of it"
     of_paths = {row["name"]: row["comment"] for row in own_home.json("sql", "describe springtide.round_paths")}
     assert of_paths["gain_us"].startswith("The time that a large enough window would have saved these")
     assert "asn_prefixes" in own_home.run("sql", "show tables").stdout

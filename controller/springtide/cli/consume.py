@@ -194,5 +194,6 @@ def _set_up_server(store: Store, fleet: Fleet, source: Source, cluster: str | No
 
 def _refuse_embedded(store: Store) -> None:
     if isinstance(store, EmbeddedStore):
-        what, fix = "is embedded: it consumes while this command runs", "leave out --cluster and --remove"
+        what = "is embedded: it consumes while this command runs"
+        fix = "leave out --cluster (SPRINGTIDE_CLUSTER) and --remove"
         raise InputError([Problem(store.url, "store", what, fix)])

@@ -8,9 +8,8 @@ import click
 
 from springtide.cli.options import StoreOptions, cluster_option, json_option, store_options
 from springtide.cli.output import print_json, print_table
-from springtide.errors import InputError, Problem
 from springtide.store import exists, migrations
-from springtide.store.cluster import check_name
+from springtide.store.cluster import check_name, check_server
 
 
 @click.command()
@@ -36,9 +35,8 @@ def migrate(store: StoreOptions, status: bool, dry_run: bool, cluster: str | Non
     files = migrations.read_migrations()
     if cluster is not None:
         check_name(cluster)
-        if not dry_run and not store.url.startswith("clickhouse:"):
-            fix = "use clickhouse://..., or add --dry-run to see the SQL"
-            raise InputError([Problem("--cluster", "store", "an embedded store has no clusters", fix)])
+        if not dry_run:
+            check_server(store.url)
     if dry_run and not exists(store.url):
         _print_sql(files, migrations.functions(cluster), cluster, as_json)
         return

@@ -127,9 +127,9 @@ def _kafka_options(command: F, *, required: bool) -> F:
         brokers, file = context.params.pop("brokers"), context.params.pop("kafka_options_file")
         own = {} if brokers is None else {"bootstrap.servers": brokers}
         # Imported here: only four commands need the client's library.
-        from springtide.observe.kafka import pairs, properties
+        from springtide.observe.kafka import options, properties
 
-        return (properties(file) if file else {}) | pairs("--kafka-option", given) | own
+        return own | (properties(file) if file else {}) | options(given)
 
     more = click.option(
         "--kafka-option",

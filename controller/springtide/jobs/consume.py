@@ -44,7 +44,7 @@ def consume(site: Site, environment: Mapping[str, str] = os.environ, print_line:
     if wanted is None:
         print_line("SPRINGTIDE_KAFKA is not set: samples come by `springtide ingest`")
         return 0
-    limit_s = float(environment.get("SPRINGTIDE_KAFKA_SECONDS", LIMIT_S))
+    limit_s = float(environment.get("SPRINGTIDE_KAFKA_SECONDS") or LIMIT_S)
     memory_bytes = memory_mb() * MB
     with site.open(engine=Engine(memory_bytes, wanted.properties)) as store:
         if not isinstance(store, EmbeddedStore):

@@ -16,7 +16,7 @@ from springtide.store.files import proto_file, sql
 TOPIC = "springtide.tcp_samples"
 GROUP = "springtide"
 # Properties of librdkafka that would change which messages are read.
-_OWN = {"bootstrap.servers", "metadata.broker.list", "group.id", "enable.auto.commit", "auto.offset.reset"}
+_OWN = {"group.id", "enable.auto.commit", "auto.offset.reset"}
 # Path of the contract on a server, below its format_schema_path.
 SERVER_SCHEMA = "springtide/tcp_sample.proto"
 
@@ -59,7 +59,7 @@ class Source:
     def __post_init__(self) -> None:
         """Raises InputError for a property that the tables set."""
         if own := sorted(_OWN & self.properties.keys()):
-            raise InputError([Problem("--kafka-option", own[0], "is set by consume itself", "see --kafka and --group")])
+            raise InputError([Problem("--kafka-option", own[0], "is set by consume itself", "leave it out")])
 
     @property
     def client(self) -> dict[str, Any]:

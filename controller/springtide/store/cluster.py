@@ -46,6 +46,13 @@ def check_name(cluster: str) -> None:
         raise InputError([Problem("--cluster", "name", f"{cluster!r} is not a valid name of a cluster", fix)])
 
 
+def check_server(url: str) -> None:
+    """Raises InputError for a store that has no clusters."""
+    if not url.startswith("clickhouse:"):
+        fix = "use clickhouse://..., or leave --cluster (SPRINGTIDE_CLUSTER) out; migrate --dry-run shows the SQL"
+        raise InputError([Problem("--cluster", "store", "an embedded store has no clusters", fix)])
+
+
 def holes(cluster: str | None) -> dict[str, str]:
     """The value of each hole for `cluster`, or for one server; all but $both, which has two values."""
     filled = {

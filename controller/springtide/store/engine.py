@@ -36,11 +36,12 @@ class Engine:
             written = Path(folder) / shipped.name
             # It names its users' file relative to itself.
             shutil.copy(shipped.with_name("users.xml"), folder)
-            names = {name.replace(".", "_"): escape(value) for name, value in self.kafka.items()}
-            more = "".join(f"<{name}>{value}</{name}>" for name, value in names.items())
-            # The engine takes a second element of a name for another property.
-            text = re.sub("|".join(f"<({name})>.*?</{name}>" for name in names), "", shipped.read_text())
-            written.write_text(text.replace("</kafka>", f"{more}</kafka>"))
+            # The engine puts another element's text in place of ${its name}.
+            values = {name.replace(".", "_"): escape(value, {"${": "${dollar}{"}) for name, value in self.kafka.items()}
+            more = "".join(f"<{name}>{value}</{name}>" for name, value in values.items())
+            # It takes a second element of a name for another property.
+            text = re.sub("|".join(f"<{name}>.*?</{name}>" for name in values), "", shipped.read_text())
+            written.write_text(text.replace("</kafka>", f"{more}</kafka><dollar>$</dollar>"))
             yield written
 
 

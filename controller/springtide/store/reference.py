@@ -18,7 +18,7 @@ CREATE = re.compile(r"create (table|view|dictionary|materialized view) if not ex
 COLUMN = re.compile(r"    (\w+) ([A-Z].*?)(?: codec \(.*)?,?$")
 ALTER = re.compile(r"alter table (\w+)\n")
 MODIFIED = re.compile(r"modify column if exists (\w+) ([A-Z][^ ,;]*)")
-SELECTED = re.compile(r"    (?:[^ ].* as )?(\w+),?")
+SELECTED = re.compile(r"    (?:([^ ].*) as )?(\w+),?")
 ADDED = re.compile(r"((?:-- .*\n)*)add column if not exists (\w+) (\S+)")
 
 
@@ -63,8 +63,8 @@ def _selected(lines: Sequence[str], source: Mapping[str, str]) -> dict[str, str]
         if line.startswith("    -- "):
             comment += line.removeprefix("    -- ") + " "
         elif match := SELECTED.fullmatch(line):
-            of = next((source[word] for word in re.findall(r"\w+", line) if source.get(word)), "")
-            found[match[1]] = comment.strip() or of
+            # A computed one is something else.
+            found[match[2]] = comment.strip() or source.get(match[1] or match[2], "")
             comment = ""
     return found
 

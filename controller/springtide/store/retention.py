@@ -95,11 +95,13 @@ def status(store: Store, policy: RetentionPolicy) -> list[Kept]:
 
 
 def apply(store: Store, policy: RetentionPolicy, cluster: str | None = None) -> list[str]:
-    """Set the TTLs of the policy; returns the tables that were changed. Raises StoreError.
+    """Set the TTLs of the policy; returns the tables that were changed. Raises StoreError and InputError.
 
     A part is dropped when all of its rows have expired: tables are partitioned by time, so that nothing is rewritten.
     A table without partitions has old rows beside new ones in every part, which merges remove.
     """
+    if cluster is not None:
+        clusters.check_server(store.url)
     changed = []
     for kept in status(store, policy):
         if kept.agrees:

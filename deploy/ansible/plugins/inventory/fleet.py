@@ -159,5 +159,5 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # Ansible bri
             inventory.set_variable(edge, "springtide_pop", pop)
             inventory.set_variable(edge, "springtide_region", region)
         # A plugin that cannot be loaded is a matter of the step that needs it.
-        with suppress(Exception):
+        with suppress(Exception, SystemExit):
             load_early()
