@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from springtide import instants
-from springtide.errors import SpringtideError
+from springtide.errors import InputError, SpringtideError
 from springtide.jobs import ansible, notice
 from springtide.jobs.rollout import roll_out, wanted
 from springtide.jobs.site import Site
@@ -140,8 +140,10 @@ def test_no_environment_lets_facts_become_variables(
 
 
 def test_an_empty_variable_is_one_that_is_not_set() -> None:
-    names = ("STORE", "STORE_WAIT", "FLEET", "POLICY", "PUBLISH_DIR", "SIGN_KEY")
+    names = ("STORE", "STORE_WAIT", "FLEET", "POLICY", "PUBLISH_DIR", "SIGN_KEY", "CLUSTER")
     assert Site.of({f"SPRINGTIDE_{name}": "" for name in names}) == Site.of({})
+    with pytest.raises(InputError, match="SPRINGTIDE_STORE_WAIT: seconds: 'soon' is not a number"):
+        Site.of({"SPRINGTIDE_STORE_WAIT": "soon"})
 
 
 def test_a_play_does_not_outlive_its_step(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from springtide.jobs.site import Site
+from springtide.jobs.site import Site, seconds
 from springtide.observe import kafka
 from springtide.observe.consume import MB, Consumer, memory_mb, take
 from springtide.observe.kafka_tables import TOPIC, Source
@@ -44,7 +44,7 @@ def consume(site: Site, environment: Mapping[str, str] = os.environ, print_line:
     if wanted is None:
         print_line("SPRINGTIDE_KAFKA is not set: samples come by `springtide ingest`")
         return 0
-    limit_s = float(environment.get("SPRINGTIDE_KAFKA_SECONDS") or LIMIT_S)
+    limit_s = seconds(environment, "SPRINGTIDE_KAFKA_SECONDS", LIMIT_S)
     memory_bytes = memory_mb() * MB
     with site.open(engine=Engine(memory_bytes, wanted.properties)) as store:
         if not isinstance(store, EmbeddedStore):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from springtide.errors import Problem
+from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet, load_fleet
 from springtide.policy import Policy, examined, load_policy
 from springtide.store import Engine, Limits, Store, open_store
@@ -19,6 +19,15 @@ STORE_WAIT_S = 60.0
 FLEET = "/etc/springtide/fleet.yaml"
 POLICY = "/etc/springtide/policy.yaml"
 PUBLISH_DIR = "/var/lib/springtide/publish"
+
+
+def seconds(environment: Mapping[str, str], name: str, default: float) -> float:
+    """The variable's number; an empty one is not set. Raises InputError."""
+    text = environment.get(name)
+    try:
+        return float(text) if text else default
+    except ValueError:
+        raise InputError([Problem(name, "seconds", f"{text!r} is not a number", f"write {default:g}")]) from None
 
 
 def read_policy(path: Path) -> Policy:
@@ -68,11 +77,14 @@ class Site:
 
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> Site:
-        """By SPRINGTIDE_STORE, _STORE_WAIT, _FLEET, _POLICY, _PUBLISH_DIR, _SIGN_KEY, _CLUSTER; empty: not set."""
+        """By SPRINGTIDE_STORE, _STORE_WAIT, _FLEET, _POLICY, _PUBLISH_DIR, _SIGN_KEY, _CLUSTER; empty: not set.
+
+        Raises InputError.
+        """
         key = environment.get("SPRINGTIDE_SIGN_KEY")
         return cls(
             environment.get("SPRINGTIDE_STORE") or STORE,
-            float(environment.get("SPRINGTIDE_STORE_WAIT") or STORE_WAIT_S),
+            seconds(environment, "SPRINGTIDE_STORE_WAIT", STORE_WAIT_S),
             Path(environment.get("SPRINGTIDE_FLEET") or FLEET),
             Path(environment.get("SPRINGTIDE_POLICY") or POLICY),
             Path(environment.get("SPRINGTIDE_PUBLISH_DIR") or PUBLISH_DIR),
