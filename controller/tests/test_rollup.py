@@ -42,7 +42,8 @@ def rounds(home: Home, *arguments: str) -> list[str]:
 def test_closed_rounds_that_hold_samples_are_done_once_after_the_lateness_bound(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that a decision has rolled up before it too; what comes after it is counted until it is taken in."""
+    """A round that a decision rolled up before that bound is done anew. Samples that come after it are counted as late
+    until a roll-up takes them in."""
     early, late = ROUND - 5 * INTERVAL, ROUND - 2 * INTERVAL
     feed(home, "a", [early, late, ROUND])
     # Half a minute after ROUND it waits for its samples.
@@ -71,7 +72,7 @@ def test_closed_rounds_that_hold_samples_are_done_once_after_the_lateness_bound(
 def test_a_backfill_does_every_round_of_its_span_but_those_whose_samples_have_expired(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And says how far it is."""
+    """The command says how far it is."""
     monkeypatch.setattr("springtide.cli.rollup.REPORTED", 2)
     feed(home, "a", [ROUND - 2 * INTERVAL])
     first, middle, last = expected = [instants.show(ROUND - n * INTERVAL) for n in (2, 1, 0)]

@@ -322,7 +322,7 @@ def test_a_table_is_described_by_its_columns(own_home: Home) -> None:
     assert described["round"] == {"name": "round", "type": "DateTime('UTC')", "comment": ""}
     # By its own comment; by the table's column that it is made of; a unit and a name of its own.
     assert described["rtt_ms"]["comment"] == "Median of the smoothed round-trip times."
-    assert described["connections_earned"]["comment"].endswith("within the round: windows are of these.")
+    assert described["connections_earned"]["comment"].endswith("within the round. The windows below are theirs.")
     assert described["cwnd_by_traffic"]["comment"].startswith("The same mean, weighted by the bytes")
     lag = {row["name"]: row["comment"] for row in own_home.json("sql", "describe ingest_lag")}
     assert lag["lag_max_s"] == "", "it is computed: no column's comment is true of it"

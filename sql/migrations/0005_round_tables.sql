@@ -14,7 +14,7 @@ create table if not exists rollup_pairs$on_cluster ( -- noqa: PRS
     hosts UInt32 codec (ZSTD(1)),
     -- Connections that were established at their last poll of the round.
     connections_seen UInt64 codec (ZSTD(1)),
-    -- Those of them that had their window acknowledged within the round: windows are of these.
+    -- Established connections whose window was acknowledged within the round. The windows below are theirs.
     connections_earned UInt64 codec (ZSTD(1)),
     -- Connections that closed in the round.
     connections_closed UInt64 codec (ZSTD(1)),

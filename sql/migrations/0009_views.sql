@@ -50,7 +50,7 @@ select
         concat(toString(client_prefix), '/56')
     ) as prefix,
     client_prefix,
-    -- Whether a PoP owns the prefix.
+    -- 1 where a PoP owns the prefix.
     dst_pop != '' as back_office,
     if(congestion_algorithm = '', 'unknown', toString(congestion_algorithm)) as algorithm,
     connections,

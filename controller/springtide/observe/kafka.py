@@ -22,10 +22,10 @@ SECRETS = (
     *("sasl.password", "sasl.oauthbearer.client.secret", "sasl.oauthbearer.config", "oauthbearer_token"),
     *("ssl.key.password", "ssl.key.pem", "ssl.keystore.password"),
 )
-# Properties that have an option of their own, or that are the client's own affair; and what to do.
+# Properties that have an option of their own, or that librdkafka itself does not have; and what to do.
 NOT_TAKEN = {
     **dict.fromkeys(("bootstrap.servers", "metadata.broker.list"), "give --kafka, or SPRINGTIDE_KAFKA"),
-    **dict.fromkeys(("log.queue", "logger", "default.topic.config"), "leave it out: complaints come by themselves"),
+    **dict.fromkeys(("log.queue", "logger", "default.topic.config"), "leave it out: it is of the Python client"),
 }
 # In front of the text: its thread, then the client's name. Behind it: for how long, and how often.
 _HEAD = re.compile(r"^(\[thrd:[^\]]*\]: )?(\S+#(consumer|producer)-\d+: )?")
