@@ -18,6 +18,8 @@ from testkit.devtools import CHROMIUM, TRIES, Pipe, Silent, browser
 # Where pictures are kept for people.
 SCREENS = Path(__file__).parents[1] / "out/screens"
 WIDTHS = (400, 1400)
+# Pixels of a picture; the browser refuses to draw a far longer page. What fits and scrolls is asked of the whole page.
+MOST_HIGH = 16_384
 BOXES = """
 [...document.querySelectorAll('svg, table')].map(one => {
     const box = one.getBoundingClientRect();
@@ -165,7 +167,10 @@ def _look(pipe: Pipe, page: Path, width: int) -> Seen:
         return answer["result"]["value"]
 
     boxes, beyond, faults = value(BOXES), value(BEYOND), value(FAULTS)
-    picture = pipe.call("Page.captureScreenshot", session, format="png", captureBeyondViewport=True)["data"]
+    wide, high = value("innerWidth"), value("document.documentElement.scrollHeight")
+    clip = {"x": 0, "y": 0, "width": wide, "height": min(high, MOST_HIGH), "scale": 1}
+    shot = {"format": "png", "captureBeyondViewport": True, "clip": clip}
+    picture = pipe.call("Page.captureScreenshot", session, **shot)["data"]
     found = Seen(boxes=boxes, beyond=beyond, faults=faults, picture=base64.b64decode(picture))
     for event in pipe.events:
         params = event.get("params", {})
