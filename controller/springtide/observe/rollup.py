@@ -211,20 +211,13 @@ def distrust(store: Store, now_unix_s: int) -> None:
 
 def count_late(store: Store, until_unix_s: int, interval_s: int, now_unix_s: int) -> int:
     """Count anew, for the LATE_ROUNDS up to `until`, the samples that came after their round's tables; their sum."""
-    since = until_unix_s - (LATE_ROUNDS - 1) * interval_s
-    for line in rolled_up(store, since, until_unix_s):
-        store.execute(
-            sql("rollup/late"),
-            {
-                "round_s": line.round,
-                "generation": line.generation,
-                "now_s": now_unix_s,
-                "round_start_us": (line.round - line.interval_s) * 1_000_000,
-                "round_us": line.round * 1_000_000,
-            },
-        )
+    since = max(0, until_unix_s - (LATE_ROUNDS - 1) * interval_s)
+    store.execute(
+        sql("rollup/late"),
+        {"since_s": since, "until_s": until_unix_s, "interval_s": interval_s, "now_s": now_unix_s},
+    )
     [row] = store.query(
-        "select sum(samples) as n from round_late where round >= {since:DateTime('UTC')}", {"since": max(0, since)}
+        "select sum(samples) as n from round_late where round >= {since:DateTime('UTC')}", {"since": since}
     )
     return int(row["n"])
 
