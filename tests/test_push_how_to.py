@@ -33,6 +33,7 @@ def test_springtide_takes_these_commands(line: str) -> None:
     command.make_context(name, arguments)
 
 
+@pytest.mark.proof
 @pytest.mark.root
 def test_the_plays_do_what_the_page_says(tmp_path: Path) -> None:
     assert os.geteuid() == 0, "this test makes network namespaces: run it as root"

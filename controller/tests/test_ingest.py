@@ -360,6 +360,7 @@ cli.main(["ingest", sys.argv[1]])
 """
 
 
+@pytest.mark.proof
 def test_killed_anywhere_and_run_again_counts_once(own_home: Home) -> None:
     for n in range(30):
         write_spool(own_home.spool, f"f{n:02}", [record(samples(200, first=1 + 200 * n))])

@@ -159,6 +159,7 @@ def test_killed_before_any_step_of_a_withdrawal_the_next_run_ends_it(routed: Edg
     assert routed.picture() == before
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("group", [True, False], ids=["with its children", "alone"])
 def test_killed_at_random_moments_of_a_large_apply(routed: Edge, group: bool) -> None:
     """The first of ten moments, by a fixed seed, comes within a tenth of the time that an apply takes. All come too
@@ -208,6 +209,7 @@ def test_killed_at_random_moments_of_a_large_apply(routed: Edge, group: bool) ->
 MANY = {f"10.{n // 250}.{n % 250}.0/24": 30 for n in range(5000)}
 
 
+@pytest.mark.proof
 def test_killed_between_any_two_writes_into_the_kernel_the_next_run_undoes_them(routed: Edge) -> None:
     routed.apply(OLD)
     before = routed.picture()

@@ -253,6 +253,7 @@ def without_copies(edge: Edge) -> list[str]:
     return edge.table(table="main") + edge.table(6, table="main")
 
 
+@pytest.mark.proof
 def test_a_watch_killed_at_any_moment_leaves_one_of_two_states_or_the_next_pass_repairs_it(edge: Edge) -> None:
     edge.ip("route", "add", "default", "via", "192.168.0.2")
     routes = {f"10.{number}.0.0/16": 20 for number in range(1, 60)}
