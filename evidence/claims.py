@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,6 +18,7 @@ SOURCES = {
 }
 
 Sense = Literal["least", "most", "same"]
+Verdict = Literal["yes", "reached", "no"]
 
 
 @dataclass(frozen=True)
@@ -48,16 +50,19 @@ class Measured:
     n: int
 
 
+def verdict(claim: Claim, found: Measured) -> Verdict:
+    """`yes` where the whole interval keeps what the source states, `reached` where a part of it does."""
+    bound, slack = (claim.within, 0.0) if claim.theirs is None else (claim.theirs, claim.within)
+    least = -math.inf if claim.sense == "most" else bound - slack
+    most = math.inf if claim.sense == "least" else bound + slack
+    if least <= found.low and found.high <= most:
+        return "yes"
+    return "reached" if found.high >= least and found.low <= most else "no"
+
+
 def holds(claim: Claim, found: Measured) -> bool:
     """Tells whether the interval reaches what the source states."""
-    bound, slack = (claim.within, 0.0) if claim.theirs is None else (claim.theirs, claim.within)
-    reached_from_below = found.high >= bound - slack
-    reached_from_above = found.low <= bound + slack
-    return {
-        "least": reached_from_below,
-        "most": reached_from_above,
-        "same": reached_from_below and reached_from_above,
-    }[claim.sense]
+    return verdict(claim, found) != "no"
 
 
 def results(claims: Sequence[Claim], found: Mapping[str, Measured]) -> list[dict[str, Any]]:

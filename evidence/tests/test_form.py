@@ -11,7 +11,7 @@ import pytest
 
 from evidence import pages
 from evidence.__main__ import CLAIMS, PARTS, listing, main
-from evidence.claims import SOURCES, Claim, Measured, Sense, holds, results
+from evidence.claims import SOURCES, Claim, Measured, Sense, holds, results, verdict
 from evidence.part import interval
 from tools import words
 
@@ -29,18 +29,22 @@ def test_ids_are_unique_and_every_claim_names_its_source_and_place() -> None:
 @pytest.mark.parametrize(
     ("sense", "low", "high", "expected"),
     [
-        ("least", 10, 29, False),
-        ("least", 10, 30, True),
-        ("most", 31, 40, False),
-        ("most", 30, 40, True),
-        ("same", 10, 29, False),
-        ("same", 31, 40, False),
-        ("same", 29, 31, True),
+        ("least", 10, 29, "no"),
+        ("least", 10, 30, "reached"),
+        ("least", 30, 40, "yes"),
+        ("most", 31, 40, "no"),
+        ("most", 30, 40, "reached"),
+        ("most", 10, 30, "yes"),
+        ("same", 10, 29, "no"),
+        ("same", 31, 40, "no"),
+        ("same", 29, 31, "reached"),
+        ("same", 30, 30, "yes"),
     ],
 )
-def test_a_claim_holds_where_the_interval_reaches_it(sense: Sense, low: float, high: float, expected: bool) -> None:
-    claim = Claim("a", "paper", "figure 1", "Faster", 30, sense)
-    assert holds(claim, Measured(25, low, high, 9)) is expected
+def test_a_claim_holds_where_the_interval_reaches_it(sense: Sense, low: float, high: float, expected: str) -> None:
+    claim, found = Claim("a", "paper", "figure 1", "Faster", 30, sense), Measured(25, low, high, 9)
+    assert verdict(claim, found) == expected
+    assert holds(claim, found) is (expected != "no")
 
 
 def test_without_a_number_the_bound_is_ours() -> None:
@@ -72,7 +76,7 @@ def test_pages_show_every_cell_also_where_it_is_lost(tmp_path: Path) -> None:
     written = pages.write(tmp_path, [LEAST], found, [], {"kernel": "6.18", "versions": {"numpy": "2"}})
     assert [path.name for path in written] == ["index.md", "paper.md"]
     first, paper = (path.read_text() for path in written)
-    assert "0 of 1 claims hold" in first
+    assert "0 of 1 claims hold on this machine, 0 of them by all of their interval." in first
     assert "| kernel | 6.18 |" in first
     assert "| numpy | 2 |" in first
     for page in (first, paper):
