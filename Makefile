@@ -126,7 +126,7 @@ bench-pipeline: ## Kafka into the store beside files, bytes on disk, roll-up; wr
 
 evidence: ## what the sources claim, measured again beside ours; needs root; writes docs/evidence and out/evidence/results.json; QUICK=1: small, into out/evidence only
 	@tools/need-root "make evidence" "it makes network namespaces and loads a program into the kernel"
-	@tools/setup $(if $(QUICK),--dev)
+	@tools/setup --dev
 	@$(BIN)/python -m evidence $(if $(QUICK),--quick)
 
 chaos: ## 20 rollouts, rollbacks and withdrawals on 20 edges under faults; needs root; SEED=N does it again; writes out/chaos.json

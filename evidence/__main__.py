@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.runner import ROOT, BenchError, conditions, progress
-from evidence import article, kernel, live, model, pages, paths, recovery
+from evidence import article, kernel, live, model, page, pages, paths, recovery
 from evidence.claims import Claim, Measured, results
 from evidence.part import Figure, Found, Part
 from lab.errors import InputError, LabError
 
-PARTS: tuple[Part, ...] = (model.PART, kernel.PART, live.PART, paths.PART, article.PART, recovery.PART)
+PARTS: tuple[Part, ...] = (model.PART, kernel.PART, live.PART, paths.PART, article.PART, recovery.PART, page.PART)
 QUICK_AT_ONCE = 2
 CLAIMS: tuple[Claim, ...] = tuple(claim for part in PARTS for claim in part.claims)
 

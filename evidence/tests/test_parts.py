@@ -10,10 +10,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from bench.page import Loads
 from bench.recovery import Seen
 from bench.start_cells import Cell, Result, Results
 from bench.start_paths import PATHS, Path, topology
-from evidence import article, bbr, changes, live, neighbours, paths, recovery, riptide
+from evidence import article, bbr, changes, live, neighbours, page, paths, recovery, riptide
 from evidence.fetching import turns
 from lab.lab import Lab
 
@@ -113,6 +114,14 @@ def test_lossy_transfers_are_those_of_which_either_end_sent_anything_again() -> 
     assert {*clean} == {"lossy-share"}, "without a lossy one there is nothing to tell"
 
 
+def test_a_page_saves_the_mean_of_what_it_saves_at_each_round_trip() -> None:
+    loads = {50: {"default": Loads([200.0] * 3), "both": Loads([100.0] * 3)}}
+    loads[100] = {"default": Loads([300.0] * 3), "both": Loads([300.0] * 3)}
+    found = page.claims_of(loads)
+    assert found.keys() == {claim.id for claim in page.CLAIMS}
+    assert (found["page-tail"].ours, found["page-mean"].ours, found["page-tail"].n) == (25, 25, 12)
+
+
 def test_windows_are_compared_with_those_of_the_default() -> None:
     windows = {"default": [25], "quiet": [75], "riptide50": [50], "riptide100": [100], "riptide250": [125]}
     found = live.window_claims({way: windows.get(way, [100]) * 3 for way in live.MOST})
@@ -186,8 +195,8 @@ def test_shares_of_treated_connections_have_the_same_arrivals() -> None:
     path = next(path for path in PATHS if path.name == neighbours.NARROW[0])
     planned = {share: [*neighbours.arrivals(path, share, 1)] for share in neighbours.SHARES}
     assert len({tuple(one.at_s for one in found) for found in planned.values()}) == 1
-    assert {one.src_edge for one in planned[0]} == {"default-1"}
-    assert {one.src_edge for one in planned[100]} == {"springtide-1"}
+    assert {one.src_edge for one in planned[0]} == {"default-1", "default-2"}
+    assert {one.src_edge for one in planned[100]} == {"springtide-1", "springtide-2"}
     seen = neighbours.Seen()
     for share in neighbours.SHARES:
         for name in neighbours.NARROW:
