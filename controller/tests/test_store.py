@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -227,6 +228,21 @@ def test_a_killed_process_holds_no_lock(own_home: Home) -> None:
     process = holder(own_home)
     process.kill()
     process.communicate()
+    own_home.run("rollup", "--store-wait", 0)
+
+
+def test_a_crash_of_an_engines_thread_ends_the_process_and_frees_the_store(own_home: Home) -> None:
+    """As a library that the engine loads would crash; without ours the engine's own handler waits for ever."""
+    crash = """
+import ctypes, sys, threading
+from springtide.store import open_store
+opened = open_store(sys.argv[1], create=False, wait_s=9, on_wait=print)
+threading.Thread(target=ctypes.CDLL(None).abort).start()
+threading.Event().wait()
+"""
+    command = [sys.executable, "-c", crash, own_home.store_url]
+    done = subprocess.run(command, env={**os.environ, **own_home.environment}, timeout=60, check=False)
+    assert done.returncode == -signal.SIGABRT
     own_home.run("rollup", "--store-wait", 0)
 
 

@@ -16,7 +16,7 @@ from springtide.errors import InputError, Problem, StoreError
 from springtide.frame import Frame
 from springtide.store.base import Param, Row, encode
 from springtide.store.binary import Columns, binary_source, read_blocks
-from springtide.store.engine import Engine, engine
+from springtide.store.engine import Engine, crash_by_default, engine
 from springtide.store.lock import DirectoryLock
 from springtide.store.messages import SYNTAX, message_source
 from springtide.store.reading import Limits
@@ -58,6 +58,7 @@ class EmbeddedStore:
             with given.configuration(reading=limits is not None) as file:
                 options = f"config-file={file}&max_server_memory_usage={given.memory_bytes}"
                 self._session: Any = chdb.Session(f"{real}?{options}")
+            crash_by_default()
         except Exception as error:
             self._lock.release()
             raise StoreError(

@@ -6,6 +6,8 @@ import importlib
 import os
 import re
 import shutil
+import signal
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -43,6 +45,15 @@ class Engine:
             text = re.sub("|".join(f"<{name}>.*?</{name}>" for name in values), "", shipped.read_text())
             written.write_text(text.replace("</kafka>", f"{more}</kafka><dollar>$</dollar>"))
             yield written
+
+
+def crash_by_default() -> None:
+    """Takes back the handlers that the library sets as a session opens. After a crash of one of its threads they wait
+    for ever, with the store locked: only SIGKILL would end the process."""
+    # Python sets handlers in this thread alone.
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV):
+            signal.signal(number, signal.SIG_DFL)
 
 
 def engine(module: str) -> Any:
