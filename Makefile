@@ -78,7 +78,7 @@ release: ## all that one installs from, with checksums and lists of what is in i
 	@tools/setup
 	@tools/release $(if $(ARM64),--arm64) $(if $(SIGN_KEY),--sign-key $(SIGN_KEY))
 
-images: ## OCI images of collector, edge program and controller, made of dist by root without a daemon, into out/images; ARM64=1: of collector and edge for arm64, of dist-arm64, into out/images-arm64
+images: ## OCI images of collector, edge program and controller, made of dist by root without a daemon, into out/images; ARM64=1: for arm64, of dist-arm64, into out/images-arm64
 	@tools/need-root "make images" "the files in an image belong to several users"
 	@$(if $(ARM64),ARM64=1 )tools/images
 
