@@ -4,20 +4,18 @@ qemu)."""
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from testkit.debian import PACKAGES, once, run
+from testkit.images import EMULATOR, PARTS, Image, first_round, unpacked
 
 pytestmark = [pytest.mark.proof, pytest.mark.root]
 ROOT = Path(__file__).resolve().parents[1]
 CAPTURES = sorted((ROOT / "collector/tests/captures").glob("*.pcap"))
-EMULATOR = "qemu-aarch64-static"
 # An ELF file's header, from e_type on: its machine is 183, AArch64 (elf.h).
 MACHINE_AT, AARCH64 = slice(18, 20), (183).to_bytes(2, "little")
 
@@ -42,12 +40,11 @@ def programs(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def images(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """OCI images of the parts that this machine can make for that processor."""
+def images(release: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Image]:
+    """The OCI images of its parts, unpacked."""
     folder = tmp_path_factory.mktemp("images")
-    environment = {**os.environ, "ARM64": "1"}
-    subprocess.run([ROOT / "tools/images", release, folder], env=environment, check=True)
-    return folder
+    run(ROOT / "tools/images", release, folder)
+    return {part: unpacked(folder, part, tmp_path_factory.mktemp(part)) for part in PARTS}
 
 
 def emulated(*command: str | Path) -> str:
@@ -96,38 +93,41 @@ def test_the_edges_program_says_what_it_finds(programs: Path, tmp_path: Path) ->
     assert isinstance(json.loads(checked.stdout), dict)
 
 
-@pytest.mark.parametrize("name", PACKAGES)
-def test_an_image_is_for_that_processor_and_its_program_runs_with_the_images_libraries(
-    images: Path, tmp_path: Path, name: str
+@pytest.mark.parametrize("part", PARTS)
+def test_an_image_is_for_that_processor_and_its_program_runs(
+    images: dict[str, Image], release: Path, part: str
 ) -> None:
-    assert {path.name.partition("_")[0] for path in images.glob("*.tar")} == set(PACKAGES)
-    [packed] = images.glob(f"{name}_*_oci.tar")
-    layout, root = tmp_path / "layout", tmp_path / "bundle/rootfs"
-    layout.mkdir()
-    run("tar", "--extract", "--directory", layout, "--file", packed)
-    version = packed.name.split("_")[1]
-    run("umoci", "unpack", "--image", f"{layout}:{version}", tmp_path / "bundle")
-    [listed] = json.loads((layout / "index.json").read_text())["manifests"]
-    assert listed["platform"] == {"architecture": "arm64", "os": "linux"}
-    config = blob(layout, blob(layout, listed["digest"])["config"]["digest"])
-    assert (config["architecture"], config["os"]) == ("arm64", "linux")
-    for file in (root / "usr/bin" / name, *root.rglob("*.so*")):
-        assert file.read_bytes()[MACHINE_AT] == AARCH64, file
-    assert "Architecture: arm64\n" in (root / "var/lib/dpkg/status.d/libc6").read_text()
-    # With the image's loader and its libraries alone.
-    loader, libraries = root / "lib/ld-linux-aarch64.so.1", root / "lib/aarch64-linux-gnu"
-    shown = emulated(loader, "--inhibit-cache", "--library-path", libraries, root / "usr/bin" / name, "--version")
-    assert shown.split() == [name, version]
+    image = images[part]
+    assert image.processor == "arm64"
+    heads = {file: head(file) for file in image.root.rglob("*") if file.is_file() and not file.is_symlink()}
+    del heads[image.root / EMULATOR]
+    programs = {file: read for file, read in heads.items() if read.startswith(b"\x7fELF")}
+    assert len(programs) > (500 if part == "controller" else 1)
+    assert not [file for file, read in programs.items() if read[MACHINE_AT] != AARCH64]
+    status = "status" if part == "controller" else "status.d/libc6"
+    assert "Architecture: arm64\n" in (image.root / "var/lib/dpkg" / status).read_text()
+    [wheel] = release.glob("*.whl")
+    asked = ["springtide", "--version"] if part == "controller" else ["--version"]
+    assert image.run(*asked).split()[-1] == wheel.name.split("-")[1]
 
 
-def blob(layout: Path, digest: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((layout / "blobs" / digest.replace(":", "/")).read_text())
-    return found
+def head(file: Path) -> bytes:
+    with file.open("rb") as content:
+        return content.read(MACHINE_AT.stop)
 
 
-def test_the_controllers_image_is_refused_with_the_way_to_make_it(release: Path, tmp_path: Path) -> None:
-    command: list[str | Path] = [ROOT / "tools/images", release, tmp_path, "controller"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "make it on a machine with arm64" in done.stderr.splitlines()[-1]
-    assert not list(tmp_path.iterdir())
+def test_the_controllers_programs_run(images: dict[str, Image]) -> None:
+    controller = images["controller"]
+    assert controller.run(*controller.config["Cmd"]).startswith("Usage: springtide")
+    assert controller.run("springtide", "check", "--defaults").count("\n") > 50
+    assert "ansible-playbook" in controller.run("ansible-playbook", "--version")
+    controller.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/var/lib/springtide/key")
+
+
+def test_the_controllers_image_makes_a_store_and_decides_as_this_checkout(
+    images: dict[str, Image], tmp_path: Path
+) -> None:
+    """With chDB, numpy and the compiled module of that processor."""
+    there, here = first_round(images["controller"], tmp_path)
+    assert there["written"] == 1
+    assert there == here

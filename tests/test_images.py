@@ -1,4 +1,4 @@
-"""The OCI images of a release: unpacked by umoci, entered in namespaces of their own, and run as a runtime would.
+"""The OCI images of a release, run as a runtime would.
 
 Long: the release and the images are made once, and the controller's stands on packages from Debian.
 """
@@ -7,69 +7,25 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from testkit.debian import ROOT, once, run
+from testkit.images import PARTS, Image, first_round, unpacked
 from testkit.release import shared
 
 pytestmark = [pytest.mark.proof, pytest.mark.root]
-PARTS = ("collector", "edge", "controller")
 VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
-# As a runtime does: no network, no other processes, the image's environment and user.
-ENTER = """
-mkdir -p {root}/proc
-mount -t proc none {root}/proc
-exec setpriv --no-new-privs env --ignore-environment {environment} chroot --userspec={user} {root} "$@"
-"""
-
-
-@dataclass(frozen=True)
-class Image:
-    """One of them, unpacked: its files, and what it says of itself."""
-
-    part: str
-    root: Path
-    config: dict[str, Any]
-
-    def run(self, *arguments: str, code: int = 0) -> str:
-        """Runs its entry point, or the command where it has none, as its user, and returns the output."""
-        environment = " ".join(self.config["Env"])
-        script = ENTER.format(root=self.root, environment=environment, user=self.config["User"])
-        command = [*self.config.get("Entrypoint", []), *arguments]
-        spaces = ["unshare", "--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "sh", "-euc", script, "sh"]
-        done = subprocess.run([*spaces, *command], capture_output=True, text=True, check=False)
-        assert done.returncode == code, f"{command} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
-        return done.stdout
 
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     release = shared(tmp_path_factory)
     return once(tmp_path_factory, "images", lambda folder: run(ROOT / "tools/images", release, folder))
-
-
-def unpacked(images: Path, part: str, folder: Path) -> Image:
-    layout = folder / "layout"
-    layout.mkdir()
-    run("tar", "--extract", "--directory", layout, "--file", images / f"springtide-{part}_{VERSION}_oci.tar")
-    run("umoci", "unpack", "--image", f"{layout}:{VERSION}", folder / "bundle")
-
-    def blob(digest: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((layout / "blobs" / digest.replace(":", "/")).read_text())
-        return found
-
-    [manifest] = json.loads((layout / "index.json").read_text())["manifests"]
-    config = blob(blob(manifest["digest"])["config"]["digest"])
-    assert manifest["platform"] == {"architecture": config["architecture"], "os": config["os"]}
-    assert config["os"] == "linux"
-    assert config["architecture"] == run("dpkg", "--print-architecture").stdout.strip()
-    return Image(part, folder / "bundle/rootfs", config["config"])
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +50,7 @@ def test_it_says_what_it_is(image: Image) -> None:
     labels = {key.removeprefix("org.opencontainers.image."): value for key, value in image.config["Labels"].items()}
     assert (labels["title"], labels["version"]) == (f"springtide-{image.part}", VERSION)
     assert set(labels) == {"title", "version", "description", "licenses", "vendor", "created", "revision"}
+    assert image.processor == run("dpkg", "--print-architecture").stdout.strip()
     assert image.config["User"] == ("0:0" if image.part == "edge" else "10001:10001")
     entry = [] if image.part == "controller" else [f"springtide-{image.part}"]
     assert image.config.get("Entrypoint", []) == entry
@@ -127,8 +84,44 @@ def test_the_controllers_programs_run(parts: dict[str, Image]) -> None:
     assert all((controller.root / path.removeprefix("/")).exists() for path in files.values())
     assert "ansible-playbook" in controller.run("ansible-playbook", "--version")
     controller.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/var/lib/springtide/key")
-    assert list((controller.root / "usr/share/doc/python3").glob("copyright"))
-    assert not list((controller.root / "srv").iterdir())
+    assert controller.run("id", "--user", "--name") == "springtide\n"
+    assert controller.run("awk", "BEGIN { print 6 * 7 }") == "42\n"
+
+
+def test_the_controllers_image_makes_a_store_and_decides_as_this_checkout(
+    parts: dict[str, Image], tmp_path: Path
+) -> None:
+    there, here = first_round(parts["controller"], tmp_path)
+    assert there["written"] == 1
+    assert there == here
+
+
+def test_the_controller_stands_on_packages_that_scanners_see(parts: dict[str, Image]) -> None:
+    """Nothing of this machine is in it, and Python trusts Debian's authorities."""
+    controller = parts["controller"]
+    shown = controller.run("dpkg-query", "--show", "--showformat", "${db:Status-Status} ${Package}\n").splitlines()
+    assert {"installed python3", "installed openssh-client", "installed bash"} <= set(shown)
+    assert {line.split()[0] for line in shown} == {"installed"}
+    for package in (line.split()[1] for line in shown):
+        assert (controller.root / "usr/share/doc" / package).exists()
+    count = "import ssl; print(len(ssl.create_default_context().get_ca_certs()))"
+    assert int(controller.run("python", "-c", count)) > 100
+    assert not [name for name in ("hostname", "resolv.conf") if (controller.root / "etc" / name).exists()]
+
+
+def test_the_controllers_modules_are_compiled_and_stay_so(parts: dict[str, Image]) -> None:
+    """Python looks for no change of their sources (PEP 552), whose times are not those that they had. They name them by
+    their paths in the image."""
+    root = parts["controller"].root
+    compiled = [file for folder in ("opt/springtide/lib", "usr/lib") for file in (root / folder).rglob("*.pyc")]
+    assert len(compiled) > 1000
+    for file in compiled:
+        content = file.read_bytes()
+        assert int.from_bytes(content[4:8], "little") == 0b01, file
+        assert f"/{file.parents[1].relative_to(root)}/".encode() in content, file
+    sources = list((root / "opt/springtide/lib").rglob("springtide/**/*.py"))
+    assert sources
+    assert not [file for file in sources if not list((file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"))]
 
 
 @pytest.mark.parametrize("part", ["collector", "edge"])
@@ -151,9 +144,10 @@ def test_a_program_brings_its_libraries_their_notices_and_nothing_else(parts: di
 def test_the_same_release_gives_the_same_bytes(
     images: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """But for the controller's, which would take the minutes once more."""
-    parts = [part for part in PARTS if part != "controller"]
-    run(ROOT / "tools/images", shared(tmp_path_factory), tmp_path / "again", *parts)
-    for part in parts:
+    """A copy of it too, whose files have other times."""
+    copy = tmp_path / "release"
+    shutil.copytree(shared(tmp_path_factory), copy, copy_function=shutil.copyfile)
+    run(ROOT / "tools/images", copy, tmp_path / "again")
+    for part in PARTS:
         name = f"springtide-{part}_{VERSION}_oci.tar"
         assert (images / name).read_bytes() == (tmp_path / "again" / name).read_bytes(), name
