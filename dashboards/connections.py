@@ -122,7 +122,8 @@ def connections() -> Dashboard:
                 f"""
                 select prefix, any(dst_pop) as peer_pop, count() as connection_rounds, sum(delivered_kb)
                     / 1000 as delivered_mb,
-                    quantile(0.5)(rtt_ms) as rtt_p50_ms, quantile(0.5)(delivery_mbit_per_s) as delivery_p50_mbit_per_s,
+                    quantileIf(0.5)(rtt_ms, rtt_ms > 0) as rtt_p50_ms,
+                    quantileIf(0.5)(delivery_mbit_per_s, delivery_mbit_per_s > 0) as delivery_p50_mbit_per_s,
                     100 * sum(bytes_retransmitted) / nullIf(sum(bytes_sent), 0) as retransmit_percent
                 from connections where {ROUNDS}
                 group by prefix
@@ -200,7 +201,7 @@ def connections() -> Dashboard:
                     transform(started_step, [0, 1, 2], ['none', 'half', 'default'], 'unknown') as brake,
                     count() as connections,
                     countIf(coalesce(first_flight_segs, data_segs_out) > 10 and first_flight_retrans > 0)
-                    / countIf(coalesce(first_flight_segs, data_segs_out) > 10) as lost,
+                    / nullIf(countIf(coalesce(first_flight_segs, data_segs_out) > 10), 0) as lost,
                     quantile(0.5)(acked_50k_time) / 1000 as acked_50k_p50_ms,
                     quantile(0.5)(acked_100k_time) / 1000 as acked_100k_p50_ms,
                     quantile(0.9)(acked_100k_time) / 1000 as acked_100k_p90_ms

@@ -142,15 +142,16 @@ def rollouts() -> Dashboard:
         .with_panel(
             rows(
                 "Publications on their way",
-                "Each publication with its waves and gates, newest first.",
+                "Each publication with its waves and gates, newest first, and on how many edges they brought it.",
                 """
-                select publication, minIf(at, event = 'publish') as published_at, countIf(event = 'wave') as waves,
-                    max(if(event = 'wave', length(edges), 0)) as edges_reached, countIf(event = 'gate') as gates,
+                select publication, minOrNullIf(at, event = 'publish') as published_at,
+                    countIf(event = 'wave') as waves,
+                    uniqExactArrayIf(edges, event = 'wave') as edges_reached, countIf(event = 'gate') as gates,
                     argMaxIf(toString(verdict), at, event = 'gate') as last_gate,
                     countIf(event = 'rollback' and verdict != 'begun') as rollbacks
                 from audit final where $__timeFilter(at) and publication != ''
                 group by publication
-                order by max(at) desc
+                order by coalesce(published_at, min(at)) desc, publication desc
                 limit 100
                 """,
                 {},
