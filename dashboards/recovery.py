@@ -1,4 +1,4 @@
-"""Recovery: what loss costs, and what the paths' own timeouts of handshakes do."""
+"""Recovery: what loss costs, and what the paths' own timeouts of handshakes and copies of first segments do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def recovery() -> Dashboard:
     made = start(
         "recovery",
         "Recovery",
-        "What loss costs connections, and what timeouts of handshakes do on the paths that have their own "
+        "What loss costs connections, and what timeouts of handshakes and copies do on the paths that have them "
         "(docs/explanation/recovery.md).",
         choice(
             "src",
@@ -107,6 +107,52 @@ def recovery() -> Dashboard:
                 order by time
                 """,
                 "percent",
+                span=8,
+            )
+        )
+        .with_row(row("Copies"))
+        .with_panel(
+            lines(
+                "Paths by reason of copies",
+                "The rule that decided whether a path's connections begin with segments sent twice; lossy sends them.",
+                f"""
+                select round as time, toString(copies_reason) as series, count() as paths
+                from {DECIDED} and copies_reason not in ('', 'off')
+                group by time, series
+                order by time, series
+                """,
+                "short",
+                span=8,
+                stacked=True,
+            )
+        )
+        .with_panel(
+            lines(
+                "First flights that lost something, beside copies",
+                "Percent, of paths that have copies: of connections with them, and of those without beside them.",
+                f"""
+                select round as time, 100 * sum(copied_lossy) / sum(copied) as with_copies,
+                    100 * sum(uncopied_lossy) / nullIf(sum(uncopied), 0) as without
+                from {DECIDED} and copied > 0
+                group by round
+                order by time
+                """,
+                "percent",
+                span=8,
+            )
+        )
+        .with_panel(
+            lines(
+                "Time of 10 kB",
+                "Mean with copies, and without beside them, of paths that have both; each path by its connections.",
+                f"""
+                select round as time, sum(copied_10k_us * copied) / sum(copied) / 1000 as with_copies,
+                    sum(uncopied_10k_us * copied) / sum(copied) / 1000 as without
+                from {DECIDED} and copied_10k_us > 0 and uncopied_10k_us > 0
+                group by round
+                order by time
+                """,
+                "ms",
                 span=8,
             )
         )

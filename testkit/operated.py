@@ -96,10 +96,13 @@ def _start(home: Home) -> None:
 
 
 def _recover(home: Home) -> None:
-    """Timeouts of handshakes as the law leaves them: its edges enforce by routes, so that it decides none itself."""
+    """Timeouts of handshakes, and copies, as the law leaves them: its edges enforce by routes, so that it decides none
+    itself."""
     path = {"part": "recovery", "src_pop": "ams", "destination": "fra", "ip_version": 4, "action": "set"}
     seen = {"treated": 900, "treated_resent": 45, "control": 100, "control_resent": 4, "handshakes": 1000}
-    values = {"handshake_timeout_ms": 180, "treated_ms": 180, "reason": "learnt"}
+    seen |= {"copied": 900, "copied_lossy": 27, "uncopied": 100, "uncopied_lossy": 8}
+    seen |= {"copied_10k_us": 190_000, "uncopied_10k_us": 240_000, "copied_bytes": 20_000}
+    values = {"copies_reason": "lossy", "handshake_timeout_ms": 180, "treated_ms": 180, "reason": "learnt"}
     opened = home.open()
     opened.insert("path_decisions", [path | seen | values | {"round": moment} for moment in ROUNDS[-2:]])
     opened.close()
