@@ -13,14 +13,17 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from itertools import pairwise
+from io import BytesIO
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import Bbox
+from PIL import Image
 from springtide.store import Store
 
 from dashboards.plugin import View, expanded, values_of
@@ -29,7 +32,10 @@ from dashboards.plugin import View, expanded, values_of
 COLUMNS = 24
 ROW_INCHES = 0.38
 WIDTH_INCHES = 16.0
-SHOWN_ROWS = 12
+# Rows of the grid that a row of a table takes, and a panel with nothing to show but its title.
+TABLE_ROW, EMPTY_ROWS = 0.55, 4
+# Pixels of the times below a line.
+LABELS_PX = 14
 DAY_S = 86_400
 # The width of one bar alone: a round.
 BAR_S = 300
@@ -39,8 +45,6 @@ POINTS, SHORTEST_S = 288, 10
 UNITS = {
     "percent": (" %", False),
     "percentunit": (" %", False),
-    "ms": (" ms", False),
-    "s": (" s", False),
     "Mbits": (" Mbit/s", False),
     "Bps": ("B/s", True),
     "bytes": ("B", True),
@@ -51,9 +55,14 @@ UNITS = {
     "rowsps": (" rows/s", False),
 }
 PREFIXES = ("", "k", "M", "G", "T")
+# Units of time, in seconds, and those of them that have prefixes of their own.
+SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
+LONG = (("d", DAY_S), ("h", 3600), ("min", 60), *SECONDS.items())
 COLOURS = {"green": "#56A64B", "yellow": "#E0B400", "orange": "#FF780A", "red": "#E02F44", "text": "#333333"}
 
-INSTANT = re.compile(r"^\d{4}-(\d\d-\d\d \d\d:\d\d):\d\d$")
+INSTANT = re.compile(r"^\d{4}-(\d\d-\d\d \d\d:\d\d):\d\d(\.\d+)?$")
+# Letters of a cell; a longer text ends in an ellipsis.
+LONGEST = 36
 Rows = list[dict[str, Any]]
 
 
@@ -62,6 +71,10 @@ def shown(value: object, unit: str | None) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         # Without year and seconds.
         return "" if value is None else INSTANT.sub(r"\1", str(value))
+    if unit in SECONDS:
+        seconds = value * SECONDS[unit]
+        name, length = next((one for one in LONG if abs(seconds) >= one[1]), (unit, SECONDS[unit]))
+        return f"{seconds / length:.3g} {name}"
     name, prefixes = UNITS.get(unit or "", ("", unit == "short"))
     number = float(value) * (100 if unit == "percentunit" else 1)
     power = 0
@@ -74,27 +87,48 @@ def shown(value: object, unit: str | None) -> str:
 def drawn(document: Mapping[str, Any], view: View, rows_of: Callable[[dict[str, Any]], Rows | None]) -> Figure:
     """A dashboard; `rows_of` gives what a panel's query gives, None for one of Prometheus."""
     span = (_day(view.since), _day(view.until))
-    height = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in document["panels"]) + 1
+    found = [(panel, [] if panel["type"] == "row" else rows_of(panel)) for panel in document["panels"]]
+    places = _places(found)
+    height = max(place["y"] + place["h"] for place in places) + 1
     figure = Figure(figsize=(WIDTH_INCHES, height * ROW_INCHES), dpi=80, facecolor="white")
     figure.suptitle(document["title"], x=0.01, y=1 - 0.3 / height, ha="left", fontsize=15, weight="bold")
-    for panel in document["panels"]:
-        place = panel["gridPos"]
+    for (panel, rows), place in zip(found, places, strict=True):
         left, top = place["x"] / COLUMNS, 1 - (place["y"] + 1) / height
         if panel["type"] == "row":
             figure.text(left + 0.01, top - 0.7 / height, panel["title"], fontsize=11, weight="bold", va="center")
             continue
-        inside = (place["w"] / COLUMNS - 0.05, (place["h"] - 2.4) / height)
-        axes = figure.add_axes((left + 0.035, top - (place["h"] - 1.2) / height, *inside))
+        # Lines have their names below.
+        below = 1.8 if panel["type"] == "timeseries" else 0.6
+        inside = (place["w"] / COLUMNS - 0.055, (place["h"] - 1.4 - below) / height)
+        axes = figure.add_axes((left + 0.045, top - (place["h"] - below) / height, *inside))
         axes.set_title(panel["title"], loc="left", fontsize=9)
-        rows = rows_of(panel)
         if not rows:
             axes.set_axis_off()
             axes.text(0.5, 0.5, "from Prometheus" if rows is None else "no rows", ha="center", color="#777777")
+            about = textwrap.fill(panel["description"], int(axes.bbox.width / 6)) if rows is None else ""
+            axes.text(0.5, 0.42, about, ha="center", va="top", fontsize=7, color="#777777")
         else:
             {"stat": _number, "timeseries": _lines, "table": _table}[panel["type"]](axes, panel, rows)
             if panel["type"] == "timeseries":
                 axes.set_xlim(span)
     return figure
+
+
+def _places(found: list[tuple[dict[str, Any], Rows | None]]) -> list[dict[str, float]]:
+    """Each panel's place. Those side by side are as high as the one that has most to show, which lifts what follows."""
+    bands: dict[int, list[float]] = defaultdict(list)
+    for panel, rows in found:
+        place = panel["gridPos"]
+        high = EMPTY_ROWS if rows is None else place["h"]
+        if panel["type"] == "table":
+            high = EMPTY_ROWS + TABLE_ROW * len(rows or ())
+        bands[place["y"]].append(min(place["h"], high))
+    tops = accumulate((max(bands[y]) for y in sorted(bands)), initial=0.0)
+    top_of = dict(zip(sorted(bands), tops, strict=False))
+    return [
+        panel["gridPos"] | {"y": top_of[panel["gridPos"]["y"]], "h": max(bands[panel["gridPos"]["y"]])}
+        for panel, _ in found
+    ]
 
 
 def _day(unix_s: float) -> float:
@@ -136,17 +170,57 @@ def _lines(axes: Axes, panel: Mapping[str, Any], rows: Rows) -> None:
             for moment, value in points:
                 floor[moment] += value
         else:
-            axes.plot(times, values, marker="." if len(points) < 20 else None, label=name)
+            axes.plot(*_broken(points, defaults["custom"]["spanNulls"] / 1000), linewidth=1.2, label=name)
+            axes.plot(times, values, "." if len(points) < 20 else "", color=axes.lines[-1].get_color())
     if defaults["custom"].get("thresholdsStyle", {}).get("mode") == "dashed":
         for least, colour in _steps(panel)[1:]:
             axes.axhline(least, linestyle="--", linewidth=1, color=COLOURS[colour])
-    axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: shown(value, defaults.get("unit"))))
+    _scale(axes, defaults.get("unit"), all(value == int(value) for points in series.values() for _, value in points))
+    if series:
+        # Below, as Grafana has it: no line is hidden.
+        lines, names = axes.get_legend_handles_labels()
+        columns = max(1, int(axes.bbox.width / (30 + 4.2 * max(map(len, series)))))
+        axes.legend(
+            lines[: 2 * columns],
+            names[: 2 * columns],
+            loc="upper left",
+            bbox_to_anchor=(-0.02, -LABELS_PX / axes.bbox.height),
+            ncols=columns,
+            columnspacing=1.2,
+            fontsize=6,
+            frameon=False,
+            borderpad=0,
+        )
+
+
+def _broken(points: list[tuple[float, float]], longest_s: float) -> tuple[list[float], list[float]]:
+    """Times and values of a line that breaks where nothing is known for longer than that."""
+    times, values = [points[0][0]], [points[0][1]]
+    for (before, _), (moment, value) in pairwise(points):
+        # Days are no whole seconds.
+        if (moment - before) * DAY_S > longest_s + 1:
+            times.append(moment)
+            values.append(float("nan"))
+        times.append(moment)
+        values.append(value)
+    return times, values
+
+
+def _scale(axes: Axes, unit: str | None, whole: bool) -> None:
+    """Axes from zero in the panel's unit, and by time of day; `whole` numbers have no parts."""
+    low, high = axes.get_ylim()
+    values = [value for line in axes.lines for value in np.asarray(line.get_ydata())]
+    axes.set_ylim(*((0, 1) if values and not any(values) else (min(0, low), max(0, high))))
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=whole))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: shown(value, unit)))
     axes.xaxis_date()
     axes.xaxis.set_major_formatter(FuncFormatter(lambda day, _: f"{datetime.fromtimestamp(day * DAY_S, UTC):%H:%M}"))
     axes.tick_params(labelsize=7)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=6, loc="best", ncols=max(1, len(series) // 6))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
 def _table(axes: Axes, panel: Mapping[str, Any], rows: Rows) -> None:
@@ -157,14 +231,29 @@ def _table(axes: Axes, panel: Mapping[str, Any], rows: Rows) -> None:
         if setting["id"] == "unit"
     }
     names = list(rows[0])
-    cells = [[textwrap.shorten(shown(row[name], units.get(name)), 22) for name in names] for row in rows[:SHOWN_ROWS]]
-    axes.set_axis_off()
+    cells = [[_cut(shown(row[name], units.get(name))) for name in names] for row in rows]
     heads = ["\n".join(textwrap.wrap(name.replace("_", " "), 12)) for name in names]
-    high = (len(cells) + 1) / (SHOWN_ROWS + 1)
-    place = Bbox.from_bounds(0, 1 - high, 1, high)
-    made = axes.table(cells, colLabels=heads, edges="B", cellLoc="left", colLoc="left", bbox=place)
+    lines = max(head.count("\n") for head in heads) + 1
+    widths = [2 + max(map(len, (*head.split("\n"), *column))) for head, *column in zip(heads, *cells, strict=True)]
+    # One row, and one line of the names of columns, as parts of the panel.
+    one, line = (TABLE_ROW * part * ROW_INCHES * axes.figure.dpi / axes.bbox.height for part in (1, 0.7))
+    cells = cells[: max(1, int((1 - lines * line) / one))]
+    axes.set_axis_off()
+    high = lines * line + len(cells) * one
+    made = axes.table(
+        cells,
+        colLabels=heads,
+        colWidths=[width / sum(widths) for width in widths],
+        edges="B",
+        cellLoc="left",
+        colLoc="left",
+        bbox=Bbox.from_bounds(0, 1 - high, 1, high),
+    )
     made.auto_set_font_size(False)
     made.set_fontsize(7)
+    for (row, _), cell in made.get_celld().items():
+        cell.set_height(one if row else lines * line)
+        cell.PAD = 0.03
 
 
 def of_store(store: Store, document: Mapping[str, Any], view: View, typed: Mapping[str, list[str]]) -> Figure:
@@ -178,11 +267,17 @@ def of_store(store: Store, document: Mapping[str, Any], view: View, typed: Mappi
     return drawn(document, view, rows_of)
 
 
+def save(figure: Figure, path: Path) -> None:
+    """Writes a picture with as many colours as lines and letters need: a third of the bytes."""
+    figure.savefig(made := BytesIO())
+    Image.open(made).convert("RGB").quantize(64).save(path, optimize=True)
+
+
 def draw(store: Store, documents: Mapping[str, dict[str, Any]], folder: Path, since: int, until: int) -> Iterator[Path]:
     """Every dashboard over this span (seconds since the epoch), as NAME.png in a folder."""
     view = View(since, until, max(SHORTEST_S, (until - since) // POINTS))
     folder.mkdir(parents=True, exist_ok=True)
     for name, document in documents.items():
         path = folder / f"{Path(name).stem}.png"
-        of_store(store, document, view, {}).savefig(path)
+        save(of_store(store, document, view, {}), path)
         yield path

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from springtide.fleet import load_fleet
 from springtide.laws.holdout import held_out_edges
 from springtide.policy import load_policy
 from springtide.store import Store
 
-from dashboards.drawing import of_store, shown
+from dashboards.drawing import drawn, of_store, save, shown
 from dashboards.generate import documents
 from dashboards.plugin import View, expanded, values_of
 from testkit.home import ROUND, Home
@@ -204,7 +205,11 @@ def test_a_board_is_drawn_from_its_queries_with_its_own_units(store: Store) -> N
     ("value", "unit", "text"),
     [
         (0.1234, "percentunit", "12.3 %"),
-        (1234, "ms", "1234 ms"),
+        (1234, "ms", "1.23 s"),
+        (0.0924, "s", "92.4 ms"),
+        (415, "s", "6.92 min"),
+        (7200, "s", "2 h"),
+        (0, "s", "0 s"),
         (1234, "short", "1.23 k"),
         (999, "short", "999"),
         (2_500_000_000, "bytes", "2.5 GB"),
@@ -212,10 +217,26 @@ def test_a_board_is_drawn_from_its_queries_with_its_own_units(store: Store) -> N
         ("ams", "ms", "ams"),
         (True, None, "True"),
         ("2026-01-02 03:05:00", None, "01-02 03:05"),
+        ("2026-01-02 03:05:00.000123", None, "01-02 03:05"),
     ],
 )
 def test_units_are_those_of_grafana(value: object, unit: str | None, text: str) -> None:
     assert shown(value, unit) == text
+
+
+def test_a_line_breaks_where_nothing_is_known_and_what_follows_a_short_table_moves_up() -> None:
+    panels = {panel["title"]: panel for panel in DOCUMENTS["fleet.json"]["panels"]}
+    chosen = [panels[title] for title in ("What got worse", "Completeness by PoP")]
+    rows = [{"time": f"2026-01-02 0{at}:00", "series": "ams", "percent": 90} for at in ("0:00", "0:05", "2:00")]
+
+    def figure(worse: list[dict[str, Any]]) -> Figure:
+        document = {"title": "", "panels": chosen}
+        return drawn(document, VIEW, lambda panel: worse if panel["title"] == "What got worse" else rows)
+
+    short, long = figure([]), figure([{"effect": 0.1}] * 9)
+    assert short.get_figheight() < long.get_figheight()
+    [line] = [one for axes in short.axes for one in axes.lines if one.get_label() == "ams"]
+    assert list(np.isnan(np.asarray(line.get_ydata(), float))) == [False, False, True, False]
 
 
 @pytest.mark.proof
@@ -224,5 +245,5 @@ def test_every_board_is_drawn(store: Store, tmp_path: Path) -> None:
         figure = of_store(store, document, VIEW, TYPED)
         empty = [axes.get_title(loc="left") for axes in figure.axes if "no rows" in [t.get_text() for t in axes.texts]]
         assert [title for title in empty if (name, title) not in BY_THE_ENGINES_CLOCK] == [], name
-        figure.savefig(tmp_path / f"{name}.png")
+        save(figure, tmp_path / f"{name}.png")
         assert (tmp_path / f"{name}.png").stat().st_size > 10_000
