@@ -80,7 +80,9 @@ def shown(value: object, unit: str | None) -> str:
     power = 0
     while prefixes and abs(number) >= 1000 and power < len(PREFIXES) - 1:
         number, power = number / 1000, power + 1
-    digits = f"{number:.3g}" if abs(number) < 1000 else f"{number:.0f}"
+    # No powers of ten: few know them at a glance.
+    small = 0 < abs(number) < 1e-4
+    digits = f"{number:.6f}".rstrip("0") if small else f"{number:.3g}" if abs(number) < 1000 else f"{number:.0f}"
     return f"{digits} {PREFIXES[power]}{name}".rstrip() if prefixes else f"{digits}{name}"
 
 
@@ -104,9 +106,9 @@ def drawn(document: Mapping[str, Any], view: View, rows_of: Callable[[dict[str, 
         axes.set_title(panel["title"], loc="left", fontsize=9)
         if not rows:
             axes.set_axis_off()
-            axes.text(0.5, 0.5, "from Prometheus" if rows is None else "no rows", ha="center", color="#777777")
-            about = textwrap.fill(panel["description"], int(axes.bbox.width / 6)) if rows is None else ""
-            axes.text(0.5, 0.42, about, ha="center", va="top", fontsize=7, color="#777777")
+            about = textwrap.fill(f"from Prometheus: {panel['description']}", int(axes.bbox.width / 6))
+            text = about if rows is None else "no rows"
+            axes.text(0.5, 0.5, text, ha="center", va="center", fontsize=8, color="#777777")
         else:
             {"stat": _number, "timeseries": _lines, "table": _table}[panel["type"]](axes, panel, rows)
             if panel["type"] == "timeseries":

@@ -62,7 +62,8 @@ def starts() -> Dashboard:
         .with_panel(
             number(
                 "Times the limit",
-                "Median over paths: the time of the first 100 kB, over a round trip and 100 kB at the rate in use.",
+                "Median over paths: the time of the first 100 kB, over a round trip and 100 kB at the rate in use. "
+                "It may be a little below one: the first ten segments leave at once, whatever the rate.",
                 f"select quantileIf(0.5)(t100_0_us / {LIMIT_US}, {TIMED}) as ratio from {NEWEST} having ratio > 0",
                 "none",
                 steps=((0, "green"), (1.25, "yellow"), (2, "red")),
@@ -123,7 +124,7 @@ def starts() -> Dashboard:
             percentiles(
                 "Times the limit by round",
                 "Time of the first 100 kB, over a round trip and 100 kB at the rate in use: 50th and 90th percentile "
-                "over paths. One is as fast as the path allows.",
+                "over paths. One is as fast as that rate allows; the first ten segments leave at once.",
                 f"t100_0_us / {LIMIT_US}",
                 f"{DECIDED} and {TIMED}",
                 "none",
@@ -135,7 +136,7 @@ def starts() -> Dashboard:
             percentiles(
                 "Times the default's time",
                 "Time of the first 100 kB with the values in use, over that with the kernel's default: 50th and 90th "
-                "percentile over paths. A path above one has got worse.",
+                "percentile over paths whose default was timed lately. A path above one has got worse.",
                 "t100_0_us / default_t100_us",
                 f"{DECIDED} and t100_0_us > 0 and default_t100_us > 0",
                 "none",

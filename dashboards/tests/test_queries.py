@@ -212,6 +212,7 @@ def test_a_board_is_drawn_from_its_queries_with_its_own_units(store: Store) -> N
         (0, "s", "0 s"),
         (1234, "short", "1.23 k"),
         (999, "short", "999"),
+        (0.0000474, "percent", "0.000047 %"),
         (2_500_000_000, "bytes", "2.5 GB"),
         (None, "ms", ""),
         ("ams", "ms", "ams"),
