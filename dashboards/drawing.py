@@ -100,15 +100,15 @@ def drawn(document: Mapping[str, Any], view: View, rows_of: Callable[[dict[str, 
             figure.text(left + 0.01, top - 0.7 / height, panel["title"], fontsize=11, weight="bold", va="center")
             continue
         # Lines have their names below.
-        below = 1.8 if panel["type"] == "timeseries" else 0.6
+        below = 1.8 if rows and panel["type"] == "timeseries" else 0.6
         inside = (place["w"] / COLUMNS - 0.055, (place["h"] - 1.4 - below) / height)
         axes = figure.add_axes((left + 0.045, top - (place["h"] - below) / height, *inside))
         axes.set_title(panel["title"], loc="left", fontsize=9)
         if not rows:
             axes.set_axis_off()
-            about = textwrap.fill(f"from Prometheus: {panel['description']}", int(axes.bbox.width / 6))
-            text = about if rows is None else "no rows"
-            axes.text(0.5, 0.5, text, ha="center", va="center", fontsize=8, color="#777777")
+            text = "no rows" if rows is not None else f"from Prometheus: {panel['description']}"
+            text = textwrap.fill(text, int(axes.bbox.width / 6))
+            axes.text(0, 0.95, text, va="top", fontsize=8, color="#777777")
         else:
             {"stat": _number, "timeseries": _lines, "table": _table}[panel["type"]](axes, panel, rows)
             if panel["type"] == "timeseries":
