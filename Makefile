@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
 PYTEST := $(BIN)/python -m pytest -q --numprocesses 4 --dist loadscope --no-loadscope-reorder
 
-.PHONY: help setup setup-dev demo test test-rust test-python proof lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-start bench-recovery bench-pipeline evidence package release images fuzz calm chaos chain kernels emulator kafka airflow lab-clean clean docs
+.PHONY: help setup setup-dev demo test test-rust test-python proof lint fmt dashboards boards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-start bench-recovery bench-pipeline evidence package release images fuzz calm chaos chain kernels emulator kafka airflow lab-clean clean docs
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,10 @@ fmt: ## format Rust and Python
 
 dashboards: ## write dashboards/json anew from dashboards/*.py
 	@$(BIN)/python -m dashboards
+
+boards: ## a picture of each dashboard, over six hours of a simulated fleet, into docs/images/boards; ten minutes
+	@tools/setup --dev
+	@$(BIN)/python -m testkit.hours docs/images/boards
 
 compose-env: ## passwords for docker-compose.yml, into .env (mode 0600)
 	@tools/compose-env

@@ -14,7 +14,8 @@ and, for collectors, a Prometheus that scrapes them.
 Tests check the JSON against the types that Grafana publishes. They run every query, expanded as Grafana and its plugin
 do it, on the engine over the data of a small fleet. No Grafana server could be run where Springtide is built, so no
 test has looked at these pages there. `python -m dashboards draw OUT` draws each over the store, with its own units and
-thresholds, for places without Grafana. [Proofs](proofs.md) names the test of each feature.
+thresholds, for places without Grafana. [Pictures](../how-to/read-the-dashboards.md) show each over hours of a simulated
+fleet. [Proofs](proofs.md) names the test of each feature.
 
 Each dashboard marks pushes, and what was taken back, forced or paused, from the table `audit`. It links to the others,
 and lets you choose its datasources.

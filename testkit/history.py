@@ -53,11 +53,16 @@ def fill(home: Home) -> None:
     """Samples, decisions and requests of every round of ROUNDS, by the commands that users run."""
     lines = spool(home)
     home.run("ingest", home.spool)
+    report(home, ROUNDS, lines)
+
+
+def report(home: Home, rounds: Iterable[int], lines: Iterable[str]) -> None:
+    """Loads lines of access logs, and the probes of these rounds."""
     log = home.path / "access.json"
     log.write_text("".join(lines))
     home.run("ingest-logs", log)
     probes = home.path / "probes.jsonl"
-    probes.write_text("".join(_probes(ROUNDS)))
+    probes.write_text("".join(_probes(rounds)))
     home.run("ingest-probes", probes)
 
 
@@ -102,7 +107,7 @@ def made(rounds: Iterable[int]) -> tuple[list[dict[str, Value]], list[str]]:
             for life in _lives(host, chance, later):
                 cookies[host] += 1
                 samples += _samples(life, cookies[host], moment, chance)
-        lines += _requests(moment, chance)
+        lines += requests(moment, chance)
     return samples, lines
 
 
@@ -218,7 +223,8 @@ def _samples(life: Life, cookie: int, moment: int, chance: random.Random) -> lis
     return rows
 
 
-def _requests(moment: int, chance: random.Random) -> list[str]:
+def requests(moment: int, chance: random.Random) -> list[str]:
+    """Lines of access logs of a round."""
     lines = []
     for host, (_, own) in HOSTS.items():
         for client, (rtt, mbit, _) in CLIENTS.items():

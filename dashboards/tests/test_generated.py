@@ -11,7 +11,8 @@ import pytest
 
 from dashboards.generate import FOLDER, documents, texts
 
-MODULES = Path(__file__).parents[2] / "node_modules"
+ROOT = Path(__file__).parents[2]
+MODULES, BOARDS = ROOT / "node_modules", ROOT / "docs/images/boards"
 DOCUMENTS = documents()
 
 
@@ -90,6 +91,16 @@ def test_every_dashboard_can_be_read(name: str) -> None:
         assert panel["datasource"]["uid"] in ("${clickhouse}", "${prometheus}")
         assert panel["type"] == "table" or panel["fieldConfig"]["defaults"]["unit"], panel["title"]
     assert not re.findall(r"#[0-9a-fA-F]{6}|rgb\(", (FOLDER / name).read_text())
+
+
+def test_the_docs_show_a_picture_of_every_dashboard() -> None:
+    page = (ROOT / "docs/how-to/read-the-dashboards.md").read_text()
+    for name, document in DOCUMENTS.items():
+        assert f"\n## {document['title']}\n" in page, f"{name}: docs/how-to/read-the-dashboards.md does not have it"
+        assert f"](../images/boards/{Path(name).stem}.png)\n" in page, name
+    pictures = {path.name: path.stat().st_size for path in BOARDS.iterdir()}
+    assert set(pictures) == {f"{Path(name).stem}.png" for name in DOCUMENTS}, "run `make boards`"
+    assert sum(pictures.values()) < 1_500_000
 
 
 def test_links_lead_to_dashboards_and_variables_that_exist() -> None:
