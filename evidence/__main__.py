@@ -14,11 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.runner import ROOT, BenchError, conditions, progress
+from bench.runner import ROOT, conditions, progress
 from evidence import article, kernel, live, model, page, pages, paths, recovery
 from evidence.claims import Claim, Measured, results
 from evidence.part import Figure, Found, Part
-from lab.errors import InputError, LabError
 
 PARTS: tuple[Part, ...] = (model.PART, kernel.PART, live.PART, paths.PART, article.PART, recovery.PART, page.PART)
 QUICK_AT_ONCE = 2
@@ -49,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wanted = [claim for claim in CLAIMS if not options.only or {claim.id, part_of(claim.id).name} & {*options.only}]
     rows = results(wanted, measured)
     where["seconds"] = round(time.monotonic() - begin)
-    written = save(options, wanted, measured, figures, rows, where)
+    whole = not options.quick and not options.only and not failed
+    written = save(options, whole, wanted, measured, figures, rows, where)
     print(json.dumps(rows, indent=1) if options.json else "\n".join(pages.table_of(_of(wanted, measured), measured)))
     kept = sum(row["holds"] for row in rows)
     progress(f"evidence: {kept} of {len(rows)} claims hold, {where['seconds']} s; {written[0]}")
@@ -67,13 +67,13 @@ def measure_all(parts: Sequence[Part], quick: bool) -> Iterator[Found | None]:
 
 
 def measure(part: Part, quick: bool) -> Found | None:
-    """Measures one part; None where it could not."""
+    """Measures one part; None where it could not: the others' measurements stand."""
     progress(f"evidence: {part.name} (about {part.seconds[quick]} s)")
     since = time.monotonic()
     try:
         found = part.measure(quick)
-    except (BenchError, LabError, InputError) as error:
-        print(f"evidence {part.name}: {error}", file=sys.stderr)
+    except Exception as error:
+        print(f"evidence {part.name}: {type(error).__name__}: {error}", file=sys.stderr)
         return None
     progress(f"  {part.name}: {len(found.measured)} claims, {time.monotonic() - since:.0f} s")
     return found
@@ -81,18 +81,18 @@ def measure(part: Part, quick: bool) -> Found | None:
 
 def save(
     options: argparse.Namespace,
+    whole: bool,
     claims: Sequence[Claim],
     measured: dict[str, Measured],
     figures: Sequence[Figure],
     rows: Sequence[dict[str, Any]],
     where: dict[str, Any],
 ) -> list[Path]:
-    """Writes results and pages. A run of some parts, or a quick one, leaves the documentation's pages alone."""
+    """Writes results and pages. What is not a whole run leaves the documentation's pages alone."""
     out: Path = options.out
     out.mkdir(parents=True, exist_ok=True)
     (out / "results.json").write_text(json.dumps(list(rows), indent=1) + "\n")
     (out / "conditions.json").write_text(json.dumps(where, indent=1) + "\n")
-    whole = not options.quick and not options.only
     folder = options.docs or (ROOT / "docs/evidence" if whole else out / "pages")
     return pages.write(folder, claims, measured, figures, where)
 

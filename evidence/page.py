@@ -1,7 +1,7 @@
-"""Measures a web page's load time in a browser over paths that lose packets: `bench page`, in the form of claims.
+"""Measures a web page's load time in a browser over a path that loses packets: `bench page`, in the form of claims.
 
-Chromium loads a page of 0.8 MB, over two dozen connections, as the kernel recovers and as bundles say, in turns. Two
-paths with round trips of 50 and 100 ms are measured side by side; each loses 2 % at random in both directions.
+Chromium loads a page of 0.8 MB, over two dozen connections, as the kernel recovers and as bundles say, in turns. The
+path has a round trip of 100 ms and loses 2 % at random in both directions.
 """
 
 from __future__ import annotations
@@ -9,15 +9,12 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path as File
 
-import numpy as np
-
-from bench.page import OURS, STATISTICS, Loads, visit
+from bench.page import OURS, RTT_MS, STATISTICS, Loads, visit
 from bench.page_site import write
 from bench.recovery import give
-from bench.recovery_paths import Path, all_paths, topology
+from bench.recovery_paths import all_paths, topology
 from bench.runner import BenchError, Run
 from evidence.claims import Claim, Measured
 from evidence.pages import number
@@ -26,8 +23,8 @@ from lab.lab import Lab
 from testkit.devtools import CHROMIUM, Silent
 
 LOSS = "2"
-# Round trips in ms, and loads of each way.
-FULL, QUICK = ((50, 100), 30), ((50,), 4)
+# Loads of each way.
+FULL, QUICK = 25, 4
 DEFAULT, BOTH = OURS
 THEIRS = "Theirs is Corrective for one news site; ours are timeouts and copies, for a page of 31 objects."
 
@@ -38,71 +35,57 @@ CLAIMS = (
     Claim("page-mean", "gentle", "our own bound", "Less mean of a page's load, `both`", None, "least", "%", 0, THEIRS),
 )
 
-Results = Mapping[int, Mapping[str, Loads]]
 
-
-def run(quick: bool) -> Results:
-    """Loads by round trip and way. Raises BenchError where there is no browser, or it falls silent."""
+def run(quick: bool) -> Mapping[str, Loads]:
+    """Loads by way. Raises BenchError where there is no browser, or it falls silent."""
     if not CHROMIUM.exists():
         raise BenchError("there is no Chromium: run `tools/setup --dev`")
-    rtts_ms, turns = QUICK if quick else FULL
-    paths = [path for path in all_paths(rtts_ms, (LOSS,)) if not path.only]
+    [path] = [path for path in all_paths((RTT_MS,), (LOSS,)) if not path.only]
     with (
         tempfile.TemporaryDirectory(prefix="springtide-evidence-") as temporary,
-        Lab.up(topology(paths), f"ev-page-{os.getpid()}") as lab,
+        Lab.up(topology([path]), f"ev-page-{os.getpid()}") as lab,
     ):
         # nginx's worker reads them without root's rights.
         File(temporary).chmod(0o755)
-        give(lab, paths, File(temporary))
+        give(lab, [path], File(temporary))
         pages = File(temporary) / "pages"
         write(pages)
-
-        def load(path: Path) -> Mapping[str, Loads]:
-            return visit(lab, path, Run({}, turns, File(temporary)), pages, File(temporary))
-
         try:
-            with ThreadPoolExecutor(len(paths)) as pool:
-                return {path.rtt_ms: found for path, found in zip(paths, pool.map(load, paths), strict=True)}
+            return visit(lab, path, Run({}, QUICK if quick else FULL, File(temporary)), pages, File(temporary))
         except Silent as silent:
             raise BenchError(str(silent)) from silent
 
 
-def claims_of(results: Results) -> dict[str, Measured]:
-    """Means over the round trips of what `both` saves."""
+def claims_of(found: Mapping[str, Loads]) -> dict[str, Measured]:
+    """The per cent of a load's time that `both` saves."""
 
-    def statistics(*samples: Floats) -> dict[str, float]:
-        pairs = list(zip(samples[::2], samples[1::2], strict=True))
+    def statistics(default: Floats, ours: Floats) -> dict[str, float]:
+        less = {name: 100 * float(1 - what(ours) / what(default)) for name, what in STATISTICS.items()}
+        return {"page-tail": less["p95"], "page-mean": less["mean"]}
 
-        def less(name: str) -> float:
-            what = STATISTICS[name]
-            return 100 * float(np.mean([1 - what(ours) / what(default) for default, ours in pairs]))
-
-        return {"page-tail": less("p95"), "page-mean": less("mean")}
-
-    return intervals(statistics, *(found[way].ms for found in results.values() for way in (DEFAULT, BOTH)))
+    return intervals(statistics, found[DEFAULT].ms, found[BOTH].ms)
 
 
-def figure(results: Results) -> Figure:
+def figure(found: Mapping[str, Loads]) -> Figure:
     rows = []
-    for rtt_ms, found in results.items():
-        for way, loads in found.items():
-            resent = sum(one.retrans_segs for one in loads.server)
-            share = resent / (resent + sum(one.out_segs for one in loads.server))
-            times = [number(float(what(loads.ms))) for what in STATISTICS.values()]
-            rows.append([f"{rtt_ms} ms", way, *times, f"{100 * share:.2f}", str(len(loads.ms))])
+    for way, loads in found.items():
+        resent = sum(one.retrans_segs for one in loads.server)
+        share = resent / (resent + sum(one.out_segs for one in loads.server))
+        times = [number(float(what(loads.ms))) for what in STATISTICS.values()]
+        rows.append([way, *times, f"{100 * share:.2f}", str(len(loads.ms))])
     return Figure(
         *("gentle", "gentle-page", "A page in a browser"),
         "Load time of a page of 0.8 MB in 31 objects by Chromium, in ms: from the start of the navigation to the end of"
-        " the load event. Each load is with nothing cached and no connection open. 100 Mbit/s, CUBIC, 2 % lost at"
-        " random in both directions, the ways in turns.",
-        ["round trip", "way", *STATISTICS, "sent again, %", "n"],
+        f" the load event. Each load is with nothing cached and no connection open. {RTT_MS} ms, 100 Mbit/s, CUBIC, 2 %"
+        " lost at random in both directions, the ways in turns.",
+        ["way", *STATISTICS, "sent again, %", "n"],
         rows,
     )
 
 
 def measure(quick: bool) -> Found:
-    results = run(quick)
-    return Found(claims_of(results), [figure(results)])
+    found = run(quick)
+    return Found(claims_of(found), [figure(found)])
 
 
-PART = Part("page", "a web page in a browser over paths that lose packets", CLAIMS, measure, (130, 30), root=True)
+PART = Part("page", "a web page in a browser over a path that loses packets", CLAIMS, measure, (125, 30), root=True)

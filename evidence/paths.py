@@ -71,7 +71,7 @@ class Sizes:
         return neighbours.HOSTS if self.rounds else 1
 
 
-FULL = Sizes([path.name for path in PATHS], 11, 0, 50)
+FULL = Sizes([path.name for path in PATHS], 9, 0, 50)
 QUICK = Sizes(["fifty", "korea", "india", "twenty"], 0, 10, 13)
 SHORT = "Most of these paths have queues shorter than a burst; the paper's links are well provisioned."
 LEARNT = "A quick run gives the values that the law would have to find out."
@@ -360,6 +360,6 @@ PART = Part(
     "default, static windows, Riptide and ours over twelve paths, and as these get worse",
     (*CLAIMS, *changes.CLAIMS, *neighbours.CLAIMS),
     measure,
-    (590, 60),
+    (690, 60),
     root=True,
 )
