@@ -232,7 +232,7 @@ def test_a_killed_process_holds_no_lock(own_home: Home) -> None:
 
 
 def test_a_crash_of_an_engines_thread_ends_the_process_and_frees_the_store(own_home: Home) -> None:
-    """As a library that the engine loads would crash; without ours the engine's own handler waits for ever."""
+    """As a library that the engine loads would crash; without ours the engine's own handler waits forever."""
     crash = """
 import ctypes, sys, threading
 from springtide.store import open_store

@@ -49,7 +49,7 @@ class Engine:
 
 def crash_by_default() -> None:
     """Takes back the handlers that the library sets as a session opens. After a crash of one of its threads they wait
-    for ever, with the store locked: only SIGKILL would end the process."""
+    forever, with the store locked: only SIGKILL would end the process."""
     # Python sets handlers in this thread alone.
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV):
