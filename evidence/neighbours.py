@@ -32,7 +32,7 @@ SHARES = NONE, *SOME, ALL = 0, 10, 50, 90, 100
 SIZE, CAPACITY = 100_000, 0.5
 CYCLES, PERIOD_S, TIMEOUT_S = 3, 3.0, 30.0
 # Hosts of each kind, and rounds in which the treated ones learn that there are others.
-HOSTS, ROUNDS = 2, 3
+HOSTS, ROUNDS = 2, 2
 SHARED = "Two treated hosts divide a path's rate by rounds, and neither lends what it does not use."
 # No page claims these.
 PLACE = ("ours", "our own bound")

@@ -71,7 +71,7 @@ class Sizes:
         return neighbours.HOSTS if self.rounds else 1
 
 
-FULL = Sizes([path.name for path in PATHS], 9, 0, 50)
+FULL = Sizes([path.name for path in PATHS], 7, 0, 45)
 QUICK = Sizes(["fifty", "korea", "india", "twenty"], 0, 10, 13)
 SHORT = "Most of these paths have queues shorter than a burst; the paper's links are well provisioned."
 LEARNT = "A quick run gives the values that the law would have to find out."
