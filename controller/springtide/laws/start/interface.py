@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -82,10 +82,6 @@ class Start(base.Law):
         if not policy.paces(round_unix_s):
             return Frame.empty(0, OBSERVED), Frame.empty(0, PREVIOUS)
         seen, last = _seen(store, policy, round_unix_s)
-        if policy.enforce_overrides:
-            rows = store.query("select edge, pop from fleet_edges")
-            without = _without_pacing(policy, round_unix_s, ((row["edge"], row["pop"]) for row in rows))
-            seen, last = (found[~np.isin(found["src_pop"], without)] for found in (seen, last))
         return seen, STARTS.lasting(last)
 
     def decides(self, policy: Policy, round_unix_s: int) -> bool:
@@ -117,8 +113,6 @@ class Start(base.Law):
             lines.append((row["ip_version"], labelled(row, policy, held, edges)))
         because = "no connection between the two was seen, and nothing is remembered"
         change = "connections between the two, polled by a collector and ingested"
-        if _without_pacing(policy, round_unix_s, ((edge, src_pop) for edge in fleet.pops[src_pop].edges)):
-            because, change = f"no edge of {src_pop} enforces by bpf", "one that does (policy section enforce)"
         nothing = self.undecided(store, round_unix_s, "the kernel's default", held, because, change)
         return self.explained(recent, round_unix_s, lines, nothing)
 
@@ -174,14 +168,6 @@ class Start(base.Law):
 
 
 START = Start()
-
-
-def _without_pacing(policy: Policy, round_unix_s: int, edges: Iterable[tuple[str, str]]) -> list[bytes]:
-    """PoPs of these edges of which none enforces by bpf: a trial there would never end."""
-    paces: dict[str, bool] = {}
-    for edge, pop in edges:
-        paces[pop] = paces.get(pop, False) or policy.enforce_of(edge, pop, round_unix_s).by == "bpf"
-    return [pop.encode() for pop, some in paces.items() if not some]
 
 
 def _parts(store: Store, policy: Policy, round_unix_s: int, decided: Frame) -> Parts:
