@@ -74,16 +74,21 @@ def shown(value: object, unit: str | None) -> str:
     if unit in SECONDS:
         seconds = value * SECONDS[unit]
         name, length = next((one for one in LONG if abs(seconds) >= one[1]), (unit, SECONDS[unit]))
-        return f"{seconds / length:.3g} {name}"
+        return f"{_digits(seconds / length)} {name}"
     name, prefixes = UNITS.get(unit or "", ("", unit == "short"))
     number = float(value) * (100 if unit == "percentunit" else 1)
     power = 0
     while prefixes and abs(number) >= 1000 and power < len(PREFIXES) - 1:
         number, power = number / 1000, power + 1
-    # No powers of ten: few know them at a glance.
-    small = 0 < abs(number) < 1e-4
-    digits = f"{number:.6f}".rstrip("0") if small else f"{number:.3g}" if abs(number) < 1000 else f"{number:.0f}"
+    digits = _digits(number)
     return f"{digits} {PREFIXES[power]}{name}".rstrip() if prefixes else f"{digits}{name}"
+
+
+def _digits(number: float) -> str:
+    """Three of them, without powers of ten: few know those at a glance."""
+    if 0 < abs(number) < 1e-4:
+        return f"{number:.6f}".rstrip("0").rstrip(".")
+    return f"{number:.3g}" if abs(number) < 999.5 else f"{number:.0f}"
 
 
 def drawn(document: Mapping[str, Any], view: View, rows_of: Callable[[dict[str, Any]], Rows | None]) -> Figure:
