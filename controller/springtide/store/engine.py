@@ -18,6 +18,9 @@ from xml.sax.saxutils import escape
 
 from springtide.store.files import engine_file
 
+# Signals of a crash that the library handles. On arm64 a trap is one.
+CRASHES = {getattr(signal, f"SIG{name}") for name in ("ABRT", "BUS", "FPE", "ILL", "SEGV", "SYS", "TRAP")}
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -48,11 +51,11 @@ class Engine:
 
 
 def crash_by_default() -> None:
-    """Takes back the handlers that the library sets as a session opens. After a crash of one of its threads they wait
-    forever, with the store locked: only SIGKILL would end the process."""
+    """Takes back the handlers that the library sets with its first session or query. After a crash of one of its
+    threads they wait forever, with the store locked: only SIGKILL would end the process."""
     # Python sets handlers in this thread alone.
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV):
+        for number in CRASHES:
             signal.signal(number, signal.SIG_DFL)
 
 

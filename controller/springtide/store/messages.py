@@ -11,7 +11,7 @@ from typing import Any
 
 from springtide.errors import StoreError
 from springtide.store.base import encode
-from springtide.store.engine import engine
+from springtide.store.engine import crash_by_default, engine
 from springtide.store.files import proto_file
 
 # The syntax tree of a text, which is a parameter here and never part of a statement.
@@ -57,6 +57,7 @@ def _query(what: str, sql: str, params: Mapping[str, str]) -> dict[str, list[Any
     query: Callable[..., Any] = engine("chdb").query
     try:
         columns: dict[str, list[Any]] = json.loads(bytes(query(sql, "JSONColumns", params=params).bytes()))
+        crash_by_default()
     except Exception as error:
         code = re.search(r"Code: (\d+)", str(error))
         reason = re.sub(r"\s+", " ", str(error)).strip().removeprefix("Code: ")[:500]
