@@ -119,7 +119,7 @@ bench-start: ## fresh connections at the default, by Riptide and by Springtide b
 
 bench-recovery: ## fresh connections, and a page in a browser, over paths that lose packets, as bundles say beside the kernel's default; needs root; writes out/bench/recovery.json and page.json
 	@tools/need-root "make bench-recovery" "it makes network namespaces and loads a program into the kernel"
-	@tools/setup
+	@tools/setup --browser
 	@$(BIN)/python -m bench recovery
 	@$(BIN)/python -m bench page
 
@@ -130,7 +130,7 @@ bench-pipeline: ## Kafka into the store beside files, bytes on disk, roll-up; wr
 
 evidence: ## what the sources claim, measured again beside ours; needs root; writes docs/evidence and out/evidence/results.json; QUICK=1: small, into out/evidence only
 	@tools/need-root "make evidence" "it makes network namespaces and loads a program into the kernel"
-	@tools/setup --dev
+	@tools/setup $(if $(QUICK),--dev,--browser)
 	@$(BIN)/python -m evidence $(if $(QUICK),--quick)
 
 chaos: ## 20 rollouts, rollbacks and withdrawals on 20 edges under faults; needs root; SEED=N does it again; writes out/chaos.json

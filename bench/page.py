@@ -202,7 +202,7 @@ def visit(lab: Lab, path: Path, run: Run, pages: File, temporary: File) -> dict[
 
 def measure(run: Run) -> None:
     if not CHROMIUM.exists():
-        raise BenchError("there is no Chromium: run `tools/setup --dev`")
+        raise BenchError("there is no Chromium: run `tools/setup --browser`")
     every = all_paths((RTT_MS,), [str(loss) for loss in run.sizes["loss"]])
     paths = [path for path in every if not path.only]
     rows = []

@@ -39,7 +39,7 @@ CLAIMS = (
 def run(quick: bool) -> Mapping[str, Loads]:
     """Loads by way. Raises BenchError where there is no browser, or it falls silent."""
     if not CHROMIUM.exists():
-        raise BenchError("there is no Chromium: run `tools/setup --dev`")
+        raise BenchError("there is no Chromium: run `tools/setup --browser`")
     [path] = [path for path in all_paths((RTT_MS,), (LOSS,)) if not path.only]
     with (
         tempfile.TemporaryDirectory(prefix="springtide-evidence-") as temporary,
