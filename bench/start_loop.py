@@ -145,16 +145,14 @@ def learn(turns: Mapping[Client, Iterator[tuple[int, int, int]]], edges: int, se
 
     def fetch(client: Client) -> None:
         for number, size, count in turns[client]:
-            least_ms = client.path.limit_ms(size, count)
-            # A group that cannot end in time would hold up the round of all paths.
-            if least_ms > 1000 * (until - time.monotonic()):
-                return
-            if least_ms <= LONGEST_MS / 2:
+            if client.path.limit_ms(size, count) <= LONGEST_MS / 2:
                 # Alone from one edge, then from the other.
                 shift = number // 4 % edges
                 # Both families fetch every size.
                 family = 6 if (number + number // 4) % 2 else 4
                 client.run(Group(Cell(size, count, edges), "springtide", family), nowhere, shift)
+            if time.monotonic() > until:
+                return
 
     with ThreadPoolExecutor(len(turns)) as pool:
         for one in [pool.submit(fetch, client) for client in turns]:

@@ -1,4 +1,4 @@
-"""Fresh connections in the lab: a server PoP with edges for each way of starting, and clients behind paths."""
+"""Fresh connections in the lab: a server PoP with an edge for each way of starting, and clients behind paths."""
 
 from __future__ import annotations
 
@@ -28,20 +28,15 @@ def clear(name: str, rtt_ms: float, number: int) -> Path:
 
 
 @contextmanager
-def up(name: str, paths: Sequence[Path], ways: Sequence[str], bpf: Sequence[str] = (), hosts: int = 1) -> Iterator[Lab]:
-    """A lab with so many edges of the server for each way; those of the ways in `bpf` enforce by the program."""
-    with Lab.up(shaped(paths, ways, bpf, hosts), f"ev-{name}-{os.getpid()}"[:31]) as lab:
+def up(name: str, paths: Sequence[Path], ways: Sequence[str], bpf: Sequence[str] = ()) -> Iterator[Lab]:
+    """A lab with one edge of the server for each way; those in `bpf` enforce by the program."""
+    with Lab.up(shaped(paths, ways, bpf), f"ev-{name}-{os.getpid()}"[:31]) as lab:
         yield lab
 
 
-def shaped(paths: Sequence[Path], ways: Sequence[str], bpf: Sequence[str] = (), hosts: int = 1) -> Topology:
+def shaped(paths: Sequence[Path], ways: Sequence[str], bpf: Sequence[str] = ()) -> Topology:
     """The topology of `up`."""
-    return topology(paths, edges_of(ways, hosts), edges_of(bpf, hosts))
-
-
-def edges_of(ways: Sequence[str], hosts: int) -> list[str]:
-    """The server's edges of these ways."""
-    return [edge_of(way, number) for way in ways for number in range(hosts)]
+    return topology(paths, [edge_of(way, 0) for way in ways], [edge_of(way, 0) for way in bpf])
 
 
 def set_windows(lab: Lab, windows: Mapping[str, int]) -> None:
@@ -63,10 +58,10 @@ def use(lab: Lab, way: str, algorithm: str, path: Path | None = None) -> None:
 
 
 class Fetcher:
-    """A sender on each edge of the ways, and a client behind each path, for as long as the lab is up."""
+    """A sender on the edge of each way, and a client behind each path, for as long as the lab is up."""
 
-    def __init__(self, lab: Lab, paths: Sequence[Path], ways: Sequence[str], hosts: int = 1) -> None:
-        senders = Senders(lab, edges_of(ways, hosts))
+    def __init__(self, lab: Lab, paths: Sequence[Path], ways: Sequence[str]) -> None:
+        senders = Senders(lab, [edge_of(way, 0) for way in ways])
         self.clients = [Client(lab, path, senders) for path in paths]
 
     def run(

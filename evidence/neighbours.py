@@ -1,10 +1,9 @@
 """Neighbours: the time of untreated connections on a bottleneck while others start at the proved rate.
 
-Fresh connections of 100 kB arrive at random over three narrow paths, at half of their capacity. The server PoP has two
-untreated hosts, which start as the kernel does, and two treated ones, which have learnt side by side. A share of
-treated connections stays for a period; the shares take turns, in an order that is drawn anew in each cycle, and have
-the same arrivals. At 50 %, all hosts start as many. Periods without and with all treated are a switchback. A period
-begins when the last connection of the one before has ended.
+Fresh connections of 100 kB arrive at random over three narrow paths, at half of their capacity. The untreated come from
+the default's edge, the treated from Springtide's. A share of treated connections stays for a period; the shares take
+turns, in an order that is drawn anew in each cycle, and have the same arrivals. Periods without and with all treated
+are a switchback. A period begins when the last connection of the one before has ended.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from random import Random
 
 import numpy as np
@@ -20,7 +18,6 @@ import numpy as np
 from bench.start_cells import Result
 from bench.start_paths import SERVER, Path, edge_of
 from evidence.claims import Claim, Measured
-from evidence.fetching import edges_of
 from evidence.part import Figure, Floats, intervals
 from lab.clients import run_probes
 from lab.lab import Lab
@@ -31,9 +28,9 @@ UNTREATED, TREATED = "default", "springtide"
 SHARES = NONE, *SOME, ALL = 0, 10, 50, 90, 100
 SIZE, CAPACITY = 100_000, 0.5
 CYCLES, PERIOD_S, TIMEOUT_S = 3, 3.0, 30.0
-# Hosts of each kind, and rounds in which the treated ones learn that there are others.
-HOSTS, ROUNDS = 2, 2
-SHARED = "Two treated hosts divide a path's rate by rounds, and neither lends what it does not use."
+ONE_EDGE = (
+    "Treated connections of a path share one edge and its program; several hosts would divide the rate by rounds."
+)
 # No page claims these.
 PLACE = ("ours", "our own bound")
 
@@ -41,12 +38,12 @@ CLAIMS = (
     *(
         Claim(
             *(f"neighbours-{share}", *PLACE, f"Untreated beside {share} % treated over beside none, 100 kB", 1, "most"),
-            *("times", 0.05, SHARED),
+            *("times", 0.05, ONE_EDGE),
         )
         for share in SOME
     ),
-    Claim("neighbours-tail", *PLACE, "The same, p95 beside 50 %", 1, "most", "times", 0.05, SHARED),
-    Claim("switchback", *PLACE, "All treated over none treated, 100 kB", 1, "most", "times", 0, SHARED),
+    Claim("neighbours-tail", *PLACE, "The same, p95 beside 50 %", 1, "most", "times", 0.05, ONE_EDGE),
+    Claim("switchback", *PLACE, "All treated over none treated, 100 kB", 1, "most", "times", 0, ONE_EDGE),
     Claim(
         *(
             "switchback-half",
@@ -77,7 +74,7 @@ def arrivals(path: Path, share: int, cycle: int) -> Iterator[Planned]:
     at = times.expovariate(per_s)
     while at < PERIOD_S:
         way = TREATED if 100 * kinds.random() < share else UNTREATED
-        yield Planned(SERVER, path.name, edge_of(way, kinds.randrange(HOSTS)), path.edge(), SIZE, at)
+        yield Planned(SERVER, path.name, edge_of(way, 0), path.edge(), SIZE, at)
         at += times.expovariate(per_s)
 
 
@@ -89,14 +86,14 @@ def run(lab: Lab, paths: Sequence[Path]) -> Seen:
             planned = [one for path in paths if path.name in NARROW for one in arrivals(path, share, cycle)]
             before = lab.counters()
             for probe in run_probes(lab.popen, lab.topology, planned, TIMEOUT_S):
-                way = TREATED if probe.src_edge in edges_of([TREATED], HOSTS) else UNTREATED
+                way = TREATED if probe.src_edge == edge_of(TREATED, 0) else UNTREATED
                 if probe.transfer_ms is None:
                     seen.failed += 1
                 else:
                     seen.results[share, probe.dst, way].ms.append(probe.transfer_ms)
             after = lab.counters()
-            for way, edge in product((UNTREATED, TREATED), range(HOSTS)):
-                spent = after[edge_of(way, edge)] - before[edge_of(way, edge)]
+            for way in (UNTREATED, TREATED):
+                spent = after[edge_of(way, 0)] - before[edge_of(way, 0)]
                 both = seen.results[share, "", way]
                 both.segments += spent.out_segs + spent.retrans_segs
                 both.resent += spent.retrans_segs
@@ -140,8 +137,8 @@ def figure(seen: Seen) -> Figure:
         *("ours", "ours-neighbours", "Treated and untreated connections on one bottleneck"),
         f"p50 / p95 of 100 kB in ms, and the per cent of segments sent again over all three paths. Connections arrive"
         f" at random, at {100 * CAPACITY:.0f} % of a path's capacity. Each share has {CYCLES} periods of {PERIOD_S:.0f}"
-        f" s, in turns, from {HOSTS} hosts of each kind. {seen.failed} connections failed. Connections of a period are"
-        " not independent, so that the intervals are rather narrow.",
+        f" s, in turns. {seen.failed} connections failed. Connections of a period are not independent, so that the"
+        " intervals are rather narrow.",
         ["treated", "connections", *NARROW, "sent again", "n"],
         rows,
     )

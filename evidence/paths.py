@@ -3,9 +3,8 @@
 The paths are those of `bench start`; four are emulators that others calibrated on real ones. Springtide decides by what
 its edges saw, in rounds of the product's command lines: one edge enforces by routes, one at the proved rate. Riptide is
 as published. Connections of 20 % of each path's rate let Riptide and the routes learn, and stand idle afterwards. Then
-fresh connections fetch 100 kB, all ways in turns on every path: alone, and four at once. Then paths get worse
-(`evidence.changes`). At the end they are as before, and connections arrive at random from several hosts, a share of
-them treated (`evidence.neighbours`).
+fresh connections fetch 100 kB, all ways in turns on every path: alone, and four at once. At the end connections arrive
+at random, a share of them treated (`evidence.neighbours`), and then paths get worse (`evidence.changes`).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from bench.start_paths import PATHS, Path, edge_of
 from bench.start_ways import LIVES_S, Given
 from evidence import changes, neighbours
 from evidence.claims import Claim, Measured
-from evidence.fetching import Fetcher, edges_of, set_windows, shaped, turns, up
+from evidence.fetching import Fetcher, set_windows, shaped, turns, up
 from evidence.part import Figure, Floats, Found, Part, intervals
 from evidence.plots import LINES, drawn, legend
 from evidence.riptide import Riptide
@@ -65,13 +64,8 @@ class Sizes:
     def ways(self) -> list[str]:
         return [way for way in WAYS if self.rounds or way != "routes"]
 
-    @property
-    def hosts(self) -> int:
-        """Edges of each way. All but the neighbours use the first."""
-        return neighbours.HOSTS if self.rounds else 1
 
-
-FULL = Sizes([path.name for path in PATHS], 7, 0, 45)
+FULL = Sizes([path.name for path in PATHS], 11, 0, 50)
 QUICK = Sizes(["fifty", "korea", "india", "twenty"], 0, 10, 13)
 SHORT = "Most of these paths have queues shorter than a burst; the paper's links are well provisioned."
 LEARNT = "A quick run gives the values that the law would have to find out."
@@ -167,36 +161,24 @@ def loads(lab: Lab, paths: Sequence[Path], ways: Sequence[str]) -> tuple[Load, l
     return Load(popen, tasks, lab.directory, LIVES_S), clients
 
 
-@dataclass(frozen=True)
-class Learnt:
-    """Riptide, the changes of both while they learnt, the clients of Riptide's connections, and what goes on learning
-    from the traffic of so many of Springtide's hosts, for a round."""
-
-    riptide: Riptide
-    counted: changes.Counted
-    clients: Sequence[subprocess.Popen[bytes]]
-    learn: Callable[[int], None]
-
-
 @contextmanager
-def learnt(lab: Lab, paths: Sequence[Path], sizes: Sizes, fetcher: Fetcher, directory: File) -> Iterator[Learnt]:
-    """Everything has learnt, and Riptide's connections stand idle."""
+def learnt(
+    lab: Lab, paths: Sequence[Path], sizes: Sizes, fetcher: Fetcher, directory: File
+) -> Iterator[tuple[Riptide, changes.Counted, Sequence[subprocess.Popen[bytes]]]]:
+    """Everything has learnt, and Riptide's connections stand idle. Riptide, the changes of both meanwhile, and these
+    connections' clients."""
     with ExitStack() as stack:
-        closed = Closed(directory, sizes.rounds, [*edges_of([OURS], sizes.hosts), edge_of("routes", 0)])
+        closed = Closed(directory, sizes.rounds, [edge_of(way, 0) for way in (OURS, "routes")])
         if sizes.rounds:
             stack.enter_context(closed.running(lab))
         riptide = stack.enter_context(Riptide(lab, paths, {edge_of("riptide", 0): 100}))
         load, clients = loads(lab, paths, sizes.ways)
         stack.callback(end, load)
         shapes = {client: turns_of() for client in fetcher.clients}
-
-        def one_round(hosts: int) -> None:
-            closed.one_round(lab, partial(learn, shapes, hosts))
-
         counted = changes.Counted()
         for number in range(sizes.rounds):
             since = time.monotonic()
-            one_round(1)
+            closed.one_round(lab, partial(learn, shapes, 1))
             counted.ours.append({str(one["prefix"]): one for one in closed.entries[edge_of(OURS, 0)]})
             progress(f"  round {number + 1} of {sizes.rounds}")
             if number + 1 == LOADED_ROUNDS:
@@ -207,7 +189,7 @@ def learnt(lab: Lab, paths: Sequence[Path], sizes: Sizes, fetcher: Fetcher, dire
             time.sleep(sizes.load_s)
         stand(clients)
         stack.callback(stand, clients, signal.SIGCONT)
-        yield Learnt(riptide, counted, clients, one_round)
+        yield riptide, counted, clients
 
 
 def end(load: Load) -> None:
@@ -229,27 +211,22 @@ def run(sizes: Sizes) -> tuple[Sequence[Path], Results, tuple[changes.Seen, neig
     paths = [path for path in PATHS if path.name in sizes.paths]
     with (
         tempfile.TemporaryDirectory(prefix="springtide-evidence-") as directory,
-        up("paths", paths, sizes.ways, [OURS], sizes.hosts) as lab,
+        up("paths", paths, sizes.ways, [OURS]) as lab,
     ):
         set_windows(lab, STATIC)
-        fetcher = Fetcher(lab, paths, sizes.ways, sizes.hosts)
+        fetcher = Fetcher(lab, paths, sizes.ways)
         results: Results = Results(Result)
         seen = None
-        with learnt(lab, paths, sizes, fetcher, File(directory)) as known:
+        with learnt(lab, paths, sizes, fetcher, File(directory)) as (riptide, counted, clients):
             time.sleep(QUIET_S)
             for count in (1, TOGETHER):
                 plans = dict.fromkeys(paths, turns(sizes.ways, [Cell(SIZE, count)]))
                 results |= fetcher.run(plans.__getitem__, time.monotonic() + sizes.cell_s)
             if sizes.rounds:
-                stand(known.clients, signal.SIGCONT)
-                before = lab.topology
-                lab.reshape(shaped(changes.worse(paths), sizes.ways, [OURS], sizes.hosts))
-                worse = changes.minute(lab, fetcher, paths, known.riptide, known.counted)
-                stand(known.clients)
-                lab.reshape(before)
-                for _ in range(neighbours.ROUNDS):
-                    known.learn(neighbours.HOSTS)
-                seen = worse, neighbours.run(lab, paths)
+                beside = neighbours.run(lab, paths)
+                stand(clients, signal.SIGCONT)
+                lab.reshape(shaped(changes.worse(paths), sizes.ways, [OURS]))
+                seen = changes.minute(lab, fetcher, paths, riptide, counted), beside
         return paths, results, seen
 
 
@@ -360,6 +337,6 @@ PART = Part(
     "default, static windows, Riptide and ours over twelve paths, and as these get worse",
     (*CLAIMS, *changes.CLAIMS, *neighbours.CLAIMS),
     measure,
-    (690, 60),
+    (650, 60),
     root=True,
 )
