@@ -169,6 +169,17 @@ def percentiles(
     return lines(title, description, query, unit, span=8, steps=steps)
 
 
+def paths_by(title: str, description: str, series: str, among: str) -> timeseries.Panel:
+    """Bars over time: how many paths each round has of every value of a series."""
+    query = f"""
+    select round as time, {series} as series, count() as paths
+    from {among}
+    group by time, series
+    order by time, series
+    """
+    return lines(title, description, query, "short", span=8, stacked=True)
+
+
 def metric_lines(
     title: str,
     description: str,

@@ -122,8 +122,8 @@ def connections() -> Dashboard:
                 f"""
                 select prefix, any(dst_pop) as peer_pop, count() as connection_rounds, sum(delivered_kb)
                     / 1000 as delivered_mb,
-                    quantileIf(0.5)(rtt_ms, rtt_ms > 0) as rtt_p50_ms,
-                    quantileIf(0.5)(delivery_mbit_per_s, delivery_mbit_per_s > 0) as delivery_p50_mbit_per_s,
+                    quantileOrNullIf(0.5)(rtt_ms, rtt_ms > 0) as rtt_p50_ms,
+                    quantileOrNullIf(0.5)(delivery_mbit_per_s, delivery_mbit_per_s > 0) as delivery_p50_mbit_per_s,
                     100 * sum(bytes_retransmitted) / nullIf(sum(bytes_sent), 0) as retransmit_percent
                 from connections where {ROUNDS}
                 group by prefix

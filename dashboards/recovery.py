@@ -5,7 +5,7 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from springtide.learn.questions import question
 
-from dashboards.build import choice, lines, percentiles, row, rows, start
+from dashboards.build import choice, lines, paths_by, percentiles, row, rows, start
 
 CLOSED = "connections where $__timeFilter(round) and src_pop in (${src:singlequote}) and closed"
 DECIDED = "path_decisions final where part = 'recovery' and $__timeFilter(round) and src_pop in (${src:singlequote})"
@@ -71,18 +71,11 @@ def recovery() -> Dashboard:
         )
         .with_row(row("Timeouts of handshakes"))
         .with_panel(
-            lines(
+            paths_by(
                 "Paths by reason",
                 "The rule that decided each path's timeout; spurious and held_spurious keep the kernel's second.",
-                f"""
-                select round as time, toString(reason) as series, count() as paths
-                from {DECIDED}
-                group by time, series
-                order by time, series
-                """,
-                "short",
-                span=8,
-                stacked=True,
+                "toString(reason)",
+                DECIDED,
             )
         )
         .with_panel(
@@ -112,18 +105,11 @@ def recovery() -> Dashboard:
         )
         .with_row(row("Copies"))
         .with_panel(
-            lines(
+            paths_by(
                 "Paths by reason of copies",
                 "The rule that decided whether a path's connections begin with segments sent twice; lossy sends them.",
-                f"""
-                select round as time, toString(copies_reason) as series, count() as paths
-                from {DECIDED} and copies_reason not in ('', 'off')
-                group by time, series
-                order by time, series
-                """,
-                "short",
-                span=8,
-                stacked=True,
+                "toString(copies_reason)",
+                f"{DECIDED} and copies_reason not in ('', 'off')",
             )
         )
         .with_panel(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from dashboards.build import choice, lines, number, percentiles, row, rows, start, text
+from dashboards.build import choice, lines, number, paths_by, percentiles, row, rows, start, text
 
 AMONG = "part = 'start' and src_pop in (${src:singlequote}) and position(destination, ${destination:sqlstring}) > 0"
 DECIDED = f"path_decisions final where {AMONG} and $__timeFilter(round)"
@@ -88,18 +88,11 @@ def starts() -> Dashboard:
         )
         .with_row(row("Over time"))
         .with_panel(
-            lines(
+            paths_by(
                 "Paths by state",
                 "on trial and held also count paths that have values in use.",
-                f"""
-                select round as time, {STATE} as series, count() as paths
-                from {DECIDED}
-                group by time, series
-                order by time, series
-                """,
-                "short",
-                span=8,
-                stacked=True,
+                STATE,
+                DECIDED,
             )
         )
         .with_panel(
