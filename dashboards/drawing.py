@@ -277,7 +277,7 @@ def of_store(store: Store, document: Mapping[str, Any], view: View, typed: Mappi
 def save(figure: Figure, path: Path) -> None:
     """Writes a picture with as many colours as lines and letters need: a third of the bytes."""
     figure.savefig(made := BytesIO())
-    Image.open(made).convert("RGB").quantize(64).save(path, optimize=True)
+    Image.open(made).convert("RGB").quantize(128).save(path, optimize=True)
 
 
 def draw(store: Store, documents: Mapping[str, dict[str, Any]], folder: Path, since: int, until: int) -> Iterator[Path]:

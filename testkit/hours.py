@@ -196,7 +196,7 @@ class Hours:
         )
         permille = row.get("trial_permille") or (100 if row.get("connection_rate") else 0)
         arm = int(is_named and draw.random() * 1000 < permille)
-        # Where nothing is on trial, some are tried without values: the benefit is measured by them.
+        # Tries some without values where nothing is on trial: the benefit is measured by them.
         way = ("trial" if row.get("trial_window") else "default") if arm else "entry"
         if not is_named:
             way = "routes" if host == BY_ROUTES else "default"
