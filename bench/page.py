@@ -200,12 +200,12 @@ def visit(lab: Lab, path: Path, run: Run, pages: File, temporary: File) -> dict[
         return {way: visitor.loads for way, visitor in visitors.items()}
 
 
-def measure(run: Run) -> None:
+def over(losses: Sequence[str], run: Run) -> dict[str, dict[str, Loads]]:
+    """Loads by loss and way. Raises BenchError where there is no browser, or it falls silent."""
     if not CHROMIUM.exists():
         raise BenchError("there is no Chromium: run `tools/setup --browser`")
-    every = all_paths((RTT_MS,), [str(loss) for loss in run.sizes["loss"]])
-    paths = [path for path in every if not path.only]
-    rows = []
+    paths = [path for path in all_paths((RTT_MS,), losses) if not path.only]
+    found = {}
     with (
         tempfile.TemporaryDirectory(prefix="springtide-bench-") as temporary,
         Lab.up(topology(paths), f"bench-page-{os.getpid()}") as lab,
@@ -218,10 +218,15 @@ def measure(run: Run) -> None:
         for path in paths:
             progress(f"loss of {path.loss} %")
             try:
-                found = visit(lab, path, run, pages, File(temporary))
+                found[path.loss] = visit(lab, path, run, pages, File(temporary))
             except Silent as silent:
                 raise BenchError(str(silent)) from silent
-            rows += [figures(run, path.loss, way, found[way], found["default"]) for way in OURS]
+    return found
+
+
+def measure(run: Run) -> None:
+    found = over([str(loss) for loss in run.sizes["loss"]], run)
+    rows = [figures(run, loss, way, ways[way], ways["default"]) for loss, ways in found.items() for way in OURS]
     head = "| loss | way | mean | p50 | p95 | mean / default's | p50 / default's | p95 / default's | sent again | n |"
     run.note("\n".join(["Load time of the page, ms", "", head, "|---|---|" + "---:|" * 8, *rows]))
 

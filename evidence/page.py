@@ -6,21 +6,14 @@ path has a round trip of 100 ms and loses 2 % at random in both directions.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path as File
 
-from bench.page import OURS, RTT_MS, STATISTICS, Loads, visit
-from bench.page_site import write
-from bench.recovery import give
-from bench.recovery_paths import all_paths, topology
-from bench.runner import BenchError, Run
+from bench.page import OURS, RTT_MS, STATISTICS, Loads, over
+from bench.runner import Run
 from evidence.claims import Claim, Measured
 from evidence.pages import number
 from evidence.part import Figure, Floats, Found, Part, intervals
-from lab.lab import Lab
-from testkit.devtools import CHROMIUM, Silent
 
 LOSS = "2"
 # Loads of each way.
@@ -34,26 +27,6 @@ CLAIMS = (
     ),
     Claim("page-mean", "gentle", "our own bound", "Less mean of a page's load, `both`", None, "least", "%", 0, THEIRS),
 )
-
-
-def run(quick: bool) -> Mapping[str, Loads]:
-    """Loads by way. Raises BenchError where there is no browser, or it falls silent."""
-    if not CHROMIUM.exists():
-        raise BenchError("there is no Chromium: run `tools/setup --browser`")
-    [path] = [path for path in all_paths((RTT_MS,), (LOSS,)) if not path.only]
-    with (
-        tempfile.TemporaryDirectory(prefix="springtide-evidence-") as temporary,
-        Lab.up(topology([path]), f"ev-page-{os.getpid()}") as lab,
-    ):
-        # nginx's worker reads them without root's rights.
-        File(temporary).chmod(0o755)
-        give(lab, [path], File(temporary))
-        pages = File(temporary) / "pages"
-        write(pages)
-        try:
-            return visit(lab, path, Run({}, QUICK if quick else FULL, File(temporary)), pages, File(temporary))
-        except Silent as silent:
-            raise BenchError(str(silent)) from silent
 
 
 def claims_of(found: Mapping[str, Loads]) -> dict[str, Measured]:
@@ -84,7 +57,7 @@ def figure(found: Mapping[str, Loads]) -> Figure:
 
 
 def measure(quick: bool) -> Found:
-    found = run(quick)
+    found = over([LOSS], Run({}, QUICK if quick else FULL, File()))[LOSS]
     return Found(claims_of(found), [figure(found)])
 
 
