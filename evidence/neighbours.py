@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import numpy as np
@@ -105,6 +105,8 @@ def claims_of(seen: Seen) -> dict[str, Measured]:
     keys = [key for key, found in seen.results.items() if found.ms]
     names = [name for name in NARROW if {(NONE, name, UNTREATED), (ALL, name, TREATED)} <= {*keys}]
 
+    none, treated = (NONE, UNTREATED), (ALL, TREATED)
+
     def statistics(*samples: Floats) -> dict[str, float]:
         by = dict(zip(keys, samples, strict=True))
 
@@ -112,16 +114,26 @@ def claims_of(seen: Seen) -> dict[str, Measured]:
             pairs = [(by[one[0], name, one[1]], by[other[0], name, other[1]]) for name in names]
             return float(np.mean([np.quantile(mine, level) / np.quantile(theirs, level) for mine, theirs in pairs]))
 
-        none = (NONE, UNTREATED)
         half = over((50, TREATED), (50, UNTREATED))
-        switched = over((ALL, TREATED), none)
+        switched = over(treated, none)
         return {f"neighbours-{share}": over((share, UNTREATED), none) for share in SOME} | {
             "neighbours-tail": over((50, UNTREATED), none, 0.95),
             "switchback": switched,
             "switchback-half": half / switched,
         }
 
-    return intervals(statistics, *(seen.results[key].ms for key in keys))
+    compared = {f"neighbours-{share}": ((share, UNTREATED), none) for share in SOME} | {
+        "neighbours-tail": ((50, UNTREATED), none),
+        "switchback": (treated, none),
+        "switchback-half": ((50, TREATED), (50, UNTREATED), treated, none),
+    }
+    found = intervals(statistics, *(seen.results[key].ms for key in keys))
+    return {
+        claim: replace(
+            one, n=sum(len(seen.results[share, name, way].ms) for share, way in compared[claim] for name in names)
+        )
+        for claim, one in found.items()
+    }
 
 
 def figure(seen: Seen) -> Figure:

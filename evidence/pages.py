@@ -97,7 +97,7 @@ def table_of(claims: Iterable[Claim], found: Mapping[str, Measured]) -> list[str
                 f"{number(one.ours)} {claim.unit}".strip(),
                 f"{number(one.low)} to {number(one.high)}",
                 f"{one.n:,}",
-                {"yes": "yes", "reached": "reached", "no": "**no**"}[verdict(claim, one)],
+                verdict(claim, one).replace("no", "**no**"),
             ]
         )
     return table(["id", "claim", "theirs", "ours", "interval", "n", "holds"], rows)

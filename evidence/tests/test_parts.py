@@ -203,6 +203,8 @@ def test_shares_of_treated_connections_have_the_same_arrivals() -> None:
     found = neighbours.claims_of(seen)
     assert found.keys() == {claim.id for claim in neighbours.CLAIMS}
     assert (found["neighbours-50"].ours, found["switchback"].ours) == (1.25, 0.5)
+    # Three connections of three paths on each side.
+    assert (found["neighbours-50"].n, found["switchback-half"].n) == (18, 36)
 
 
 def test_a_learner_tries_both_and_then_mostly_takes_the_faster() -> None:
