@@ -210,7 +210,8 @@ def distrust(store: Store, now_unix_s: int) -> None:
 
 
 def count_late(store: Store, until_unix_s: int, interval_s: int, now_unix_s: int) -> int:
-    """Count anew, for the LATE_ROUNDS up to `until`, the samples that came after their round's tables; their sum."""
+    """Count anew, for the LATE_ROUNDS of this interval up to `until`, the samples that came after their round's tables;
+    their sum."""
     since = max(0, until_unix_s - (LATE_ROUNDS - 1) * interval_s)
     store.execute(
         sql("rollup/late"),
