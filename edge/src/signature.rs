@@ -17,40 +17,25 @@ pub const NAMESPACE: &str = "springtide-bundle";
 /// The principal that stands before the keys in allowed_signers.
 pub const SIGNER: &str = "springtide";
 /// An armored signature by a 16384-bit RSA key is under 6 KB.
-const MAX_SIGNATURE_BYTES: usize = 64 * 1024;
+pub const MAX_SIGNATURE_BYTES: usize = 64 * 1024;
 /// Thousands of keys.
 const MAX_SIGNERS_BYTES: usize = 1024 * 1024;
 
-/// Nothing of `content` is looked at before one of the allowed keys has signed just these bytes, in PATH.sig.
+/// Nothing of `content` is looked at before one of the allowed keys has signed just these bytes. `armored` gives the
+/// signature; `shown` names it.
 ///
 /// # Errors
 ///
 /// [`Error::Refused`]: no signature, a signer that is not allowed, or other bytes than those that were signed.
-pub fn verify(path: &Path, content: &[u8], allowed_signers: &Path, now: i64) -> Result<()> {
+pub fn verify(
+    shown: &str,
+    content: &[u8],
+    armored: impl FnOnce() -> Result<Vec<u8>>,
+    allowed_signers: &Path,
+    now: i64,
+) -> Result<()> {
     let signers = read_signers(allowed_signers)?;
-    let mut signed = path.as_os_str().to_owned();
-    signed.push(".sig");
-    let signed = Path::new(&signed);
-    let shown = signed.display();
-    let armored = match read_regular(signed, MAX_SIGNATURE_BYTES) {
-        Ok((_, armored)) => armored,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let fix =
-                "sign with `springtide bundle --sign-key`, push both files, or say --unsigned";
-            return Err(Error::refused_as(
-                code::UNSIGNED,
-                format!("{shown}: signature: is missing; {fix}"),
-            ));
-        }
-        Err(error) => {
-            let fix = "name a bundle that this user can read";
-            return Err(Error::refused(format!(
-                "{shown}: file: {}; {fix}",
-                reason(&error)
-            )));
-        }
-    };
-    match check(content, &armored, &signers, now) {
+    match check(content, &armored()?, &signers, now) {
         Verdict::Allowed => Ok(()),
         Verdict::OtherKey => {
             let problem = format!(
@@ -66,6 +51,33 @@ pub fn verify(path: &Path, content: &[u8], allowed_signers: &Path, now: i64) -> 
             Err(Error::refused_as(code::ALTERED, message))
         }
     }
+}
+
+/// Reads an armored signature from its file.
+///
+/// # Errors
+///
+/// [`Error::Refused`].
+pub fn read(path: &Path) -> Result<Vec<u8>> {
+    let shown = path.display();
+    match read_regular(path, MAX_SIGNATURE_BYTES) {
+        Ok((_, armored)) => Ok(armored),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(missing(&shown)),
+        Err(error) => {
+            let fix = "name a bundle that this user can read";
+            Err(Error::refused(format!(
+                "{shown}: file: {}; {fix}",
+                reason(&error)
+            )))
+        }
+    }
+}
+
+/// Refusal of a bundle without a signature.
+pub fn missing(shown: &dyn std::fmt::Display) -> Error {
+    let fix = "sign with `springtide bundle --sign-key`, push both files, or say --unsigned";
+    let message = format!("{shown}: signature: is missing; {fix}");
+    Error::refused_as(code::UNSIGNED, message)
 }
 
 fn read_signers(path: &Path) -> Result<Vec<u8>> {

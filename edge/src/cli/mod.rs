@@ -17,13 +17,15 @@ use crate::enforce::bpf;
 use crate::error::{Error, Result, code};
 use crate::files::read_regular;
 use crate::notify::Notify;
-use crate::operations::{self, Followed, Places, Report, Source};
+use crate::operations::{self, Followed, Given, Origin, Places, Pulled, Report, Source};
 use crate::probe;
 use crate::text::{one_line, printable, reason};
 use crate::textfile::TextFile;
-use options::{Any, Command, Common, Measured, Options, PROGRAM, Signed};
+use options::{Any, Command, Common, Measured, Options, PROGRAM, Pulling, Signed, Trust};
 
 const EDGE_FILE: &str = "/etc/springtide/edge";
+const ORIGIN_FILE: &str = "/etc/springtide/origin";
+const ORIGIN_CA_FILE: &str = "/etc/springtide/origin-ca.pem";
 const MAX_EDGE_FILE_BYTES: usize = 4096;
 /// linux/capability.h
 const CAP_NET_ADMIN: u32 = 12;
@@ -114,26 +116,26 @@ fn run(command: Command) -> Result<Answer> {
     if !matches!(command, Command::Verify { .. } | Command::Check { .. }) {
         require_net_admin()?;
     }
-    if let Command::Apply { signed, .. } | Command::Verify { signed, .. } = &command
-        && signed.unsigned
+    if let Command::Apply {
+        signed: Signed { trust, .. },
+        ..
+    }
+    | Command::Verify {
+        signed: Signed { trust, .. },
+        ..
+    }
+    | Command::Pull {
+        pulling: Pulling { trust, .. },
+        ..
+    } = &command
+        && trust.unsigned
     {
         complain(&format!(
             "{PROGRAM}: WARNING: --unsigned: no signature is checked"
         ));
     }
-    let common = command.common();
-    let (json, places) = (
-        common.json,
-        Places {
-            state: common.state_dir.clone(),
-            run: common.run_dir.clone(),
-            lock_wait: Duration::from_secs_f64(common.lock_wait),
-            program: bpf::Places {
-                cgroup: common.cgroup.clone(),
-                pins: common.pins.clone(),
-            },
-        },
-    );
+    let json = command.common().json;
+    let places = command.common().places();
     match &command {
         Command::Check { .. } => {
             let report = operations::check(&places, lacks_net_admin());
@@ -144,12 +146,11 @@ fn run(command: Command) -> Result<Answer> {
             signed,
             dry_run,
         } => apply(common, signed, *dry_run, &places),
+        Command::Pull { common, pulling } => pull(common, pulling, &places),
         Command::Verify { common, signed, at } => {
             let edge = edge_name(common.edge.as_deref())?;
-            Ok(answer(
-                &operations::verify(&source(signed, &edge), *at)?,
-                json,
-            ))
+            let report = operations::verify(&source(signed, &edge), *at)?;
+            Ok(answer(&report, json))
         }
         Command::Status { .. } => Ok(answer(&operations::status(&places)?, json)),
         Command::Withdraw {
@@ -176,6 +177,31 @@ fn apply(common: &Common, signed: &Signed, dry_run: bool, places: &Places) -> Re
         return Ok(answer(&operations::preview(&source, places)?, common.json));
     }
     Ok(answer(&operations::apply(&source, places)?, common.json))
+}
+
+fn pull(common: &Common, pulling: &Pulling, places: &Places) -> Result<Answer> {
+    let edge = edge_name(common.edge.as_deref())?;
+    let mut origin = open(pulling, &edge)?;
+    let mut look = || origin.look(pulling.trust.allowed_signers(), &edge, places);
+    if pulling.once {
+        return Ok(answer(&look()?, common.json));
+    }
+    let mut report = |found: &Pulled| put(&answer(found, common.json).text);
+    let mut grumble = |text: &str| complain(&format!("{PROGRAM}: {text}"));
+    let interval = Duration::from_secs(pulling.interval);
+    operations::pull(interval, &mut look, &mut report, &mut grumble)
+}
+
+/// The origin of options, or else of the files beside the edge's name.
+fn open(pulling: &Pulling, edge: &str) -> Result<Origin> {
+    let fix = "write where bundles are offered there, or use --origin";
+    let url = match &pulling.origin {
+        Some(url) => url.clone(),
+        None => content_of(ORIGIN_FILE, "origin", fix)?,
+    };
+    let usual = Path::new(ORIGIN_CA_FILE);
+    let ca = pulling.ca.as_deref();
+    Origin::new(&url, edge, ca.or_else(|| usual.exists().then_some(usual)))
 }
 
 fn withdraw(
@@ -253,11 +279,30 @@ fn watch(
 }
 
 fn source<'a>(signed: &'a Signed, edge: &'a str) -> Source<'a> {
-    let allowed_signers = (!signed.unsigned).then_some(signed.allowed_signers.as_path());
     Source {
-        bundle: &signed.bundle,
-        allowed_signers,
+        bundle: Given::File(&signed.bundle),
+        allowed_signers: signed.trust.allowed_signers(),
         edge,
+    }
+}
+
+impl Common {
+    fn places(&self) -> Places {
+        Places {
+            state: self.state_dir.clone(),
+            run: self.run_dir.clone(),
+            lock_wait: Duration::from_secs_f64(self.lock_wait),
+            program: bpf::Places {
+                cgroup: self.cgroup.clone(),
+                pins: self.pins.clone(),
+            },
+        }
+    }
+}
+
+impl Trust {
+    fn allowed_signers(&self) -> Option<&Path> {
+        (!self.unsigned).then_some(&*self.allowed_signers)
     }
 }
 
@@ -265,15 +310,8 @@ fn edge_name(given: Option<&str>) -> Result<String> {
     let (name, place) = match given {
         Some(name) => (name.to_owned(), "--edge"),
         None => {
-            let content =
-                read_regular(EDGE_FILE.as_ref(), MAX_EDGE_FILE_BYTES).map_err(|error| {
-                    let fix = "write this edge's name there, or use --edge";
-                    Error::refused(format!("{EDGE_FILE}: edge: {}; {fix}", reason(&error)))
-                })?;
-            (
-                String::from_utf8_lossy(&content.1).trim().to_owned(),
-                EDGE_FILE,
-            )
+            let fix = "write this edge's name there, or use --edge";
+            (content_of(EDGE_FILE, "edge", fix)?, EDGE_FILE)
         }
     };
     if is_name(&name) {
@@ -283,6 +321,13 @@ fn edge_name(given: Option<&str>) -> Result<String> {
     Err(Error::refused(format!(
         "{place}: edge: {shown} is not a name of an edge; use the one in fleet.yaml"
     )))
+}
+
+/// The content of a small file, as one value.
+fn content_of(file: &str, what: &str, fix: &str) -> Result<String> {
+    let (_, content) = read_regular(file.as_ref(), MAX_EDGE_FILE_BYTES)
+        .map_err(|error| Error::refused(format!("{file}: {what}: {}; {fix}", reason(&error))))?;
+    Ok(String::from_utf8_lossy(&content).trim().to_owned())
 }
 
 fn require_net_admin() -> Result<()> {

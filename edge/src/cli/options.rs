@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use prometheus::proto::MetricType;
 
-use crate::operations::{self, WATCH_INTERVAL_S};
+use crate::operations::{self, PULL_INTERVAL_S, WATCH_INTERVAL_S};
 use crate::probe;
 
 pub(super) const PROGRAM: &str = "springtide-edge";
@@ -20,6 +20,7 @@ Examples:
   springtide-edge watch                              a service: copies follow the host's routing
   springtide-edge follow                             from a timer: one pass of watch
   springtide-edge run                                a service in place of both, which tells systemd of every pass
+  springtide-edge pull                               a service: fetch this edge's bundles, and apply them
   springtide-edge withdraw                           everything out, the host as it was
   springtide-edge withdraw --forget-round            with the clock set right: take new rounds again
   springtide-edge verify ams-1.json                  only a look at the bundle and its signature
@@ -51,6 +52,14 @@ const APPLY: &str = "\
 Examples:
   springtide-edge apply /etc/springtide/ams-1.json --dry-run   what would change
   springtide-edge apply /etc/springtide/ams-1.json";
+
+const PULL: &str = "\
+Examples:
+  springtide-edge pull --origin https://bundles.example/springtide
+  springtide-edge pull --once                                  one look, as by hand
+
+It fetches ORIGIN/EDGE.bundle. An object that is missing changes nothing, nor does an origin that is away: what is
+applied stays until it expires. What was withdrawn here stays withdrawn until another bundle is offered.";
 
 const STATUS: &str = "\
 Example:
@@ -123,6 +132,12 @@ pub(super) struct Common {
 pub(super) struct Signed {
     /// The bundle's file; its signature is BUNDLE.sig
     pub(super) bundle: PathBuf,
+    #[command(flatten)]
+    pub(super) trust: Trust,
+}
+
+#[derive(Args)]
+pub(super) struct Trust {
     /// Keys whose signatures count, as in ssh-keygen(1)
     #[arg(
         long,
@@ -133,6 +148,24 @@ pub(super) struct Signed {
     /// Take a bundle whose origin nobody vouches for
     #[arg(long)]
     pub(super) unsigned: bool,
+}
+
+#[derive(Args)]
+pub(super) struct Pulling {
+    #[command(flatten)]
+    pub(super) trust: Trust,
+    /// Where bundles are offered, http(s)://HOST/PATH; default: the content of /etc/springtide/origin
+    #[arg(long, value_name = "URL")]
+    pub(super) origin: Option<String>,
+    /// Certificates (PEM) to trust instead of the public ones; default: /etc/springtide/origin-ca.pem if it is there
+    #[arg(long, value_name = "FILE")]
+    pub(super) ca: Option<PathBuf>,
+    /// Seconds between two looks, at random a half more or less
+    #[arg(long, value_name = "S", default_value_t = PULL_INTERVAL_S, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(super) interval: u64,
+    /// Look once, and end
+    #[arg(long)]
+    pub(super) once: bool,
 }
 
 #[derive(Args)]
@@ -160,6 +193,14 @@ pub(super) enum Command {
         /// Say what would change, and change nothing
         #[arg(long)]
         dry_run: bool,
+    },
+    /// Fetch this edge's bundles from an origin, and apply each new one
+    #[command(after_help = PULL)]
+    Pull {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        pulling: Pulling,
     },
     /// A look at a bundle and its signature, without the kernel and without privileges
     Verify {
@@ -235,6 +276,7 @@ impl Command {
         match self {
             Self::Check { .. } => "check",
             Self::Apply { .. } => "apply",
+            Self::Pull { .. } => "pull",
             Self::Verify { .. } => "verify",
             Self::Status { .. } => "status",
             Self::Withdraw { .. } => "withdraw",
@@ -250,6 +292,7 @@ impl Command {
         match self {
             Self::Check { common }
             | Self::Apply { common, .. }
+            | Self::Pull { common, .. }
             | Self::Verify { common, .. }
             | Self::Status { common }
             | Self::Withdraw { common, .. }

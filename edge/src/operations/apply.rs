@@ -97,7 +97,7 @@ pub fn apply(source: &Source<'_>, places: &Places) -> Result<Applied> {
     repair(&run, &mut notes)?;
     let state = load_state(&store, &mut notes);
     let chosen = Chosen::of(&run, &bundle);
-    let shown = source.bundle.display().to_string();
+    let shown = source.bundle.shown();
     let fit = check_newer(&bundle, state.as_ref(), &shown)
         .and_then(|()| survey(&run.routing, &chosen.destinations));
     let (mut plan, before) = fit.map_err(|error| with_notes(error, &notes))?;
@@ -218,11 +218,7 @@ pub fn preview(source: &Source<'_>, places: &Places) -> Result<Preview> {
     if store.has_intent() {
         notes.push("a run was interrupted; its repair would come first".to_owned());
     }
-    check_newer(
-        &bundle,
-        state.as_ref(),
-        &source.bundle.display().to_string(),
-    )?;
+    check_newer(&bundle, state.as_ref(), &source.bundle.shown())?;
     let run = Run::new(&store, &|| Ok(()), places, clock);
     let chosen = Chosen::of(&run, &bundle);
     let (plan, before) = survey(&run.routing, &chosen.destinations)?;

@@ -2,16 +2,19 @@
 //!
 //! Long: a third of it is the list of metrics, a sentence each.
 
+use std::time::UNIX_EPOCH;
+
 use prometheus::TextEncoder;
 use prometheus::proto::MetricType::{COUNTER, GAUGE};
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 
+use super::pull::answered;
 use super::run::{Places, read_clock};
 use crate::clock::Clock;
 use crate::enforce::bpf::{self, Program};
 use crate::enforce::routes::{Routing, Snapshot};
 use crate::error::Result;
-use crate::state::{EnforcedBy, State, Store, written};
+use crate::state::{Claim, EnforcedBy, State, Store, written};
 
 /// Name after `springtide_edge_`, type, and help text of every metric, in the order of the file.
 pub const METRICS: &[(&str, MetricType, &str)] = &[
@@ -59,6 +62,11 @@ pub const METRICS: &[(&str, MetricType, &str)] = &[
         "expires_time_seconds",
         GAUGE,
         "When it stops to count, seconds since the epoch.",
+    ),
+    (
+        "origin_time_seconds",
+        GAUGE,
+        "When the origin answered last, where bundles are pulled, seconds since the epoch.",
     ),
     (
         "in_sync",
@@ -294,21 +302,29 @@ pub fn measure(places: &Places, succeeded: bool) -> Result<Metrics> {
         applied.map_or(0, |state| state.refused.len()),
     );
     if let Some(State { claim, .. }) = &state {
-        let labels = [
-            ("edge", &claim.edge),
-            ("pop", &claim.pop),
-            ("policy_version", &claim.policy_version),
-        ];
-        found.add("info", &labels.map(|(key, text)| (key, text.as_str())), 1);
-        found.one("round_time_seconds", claim.round);
-        found.one("created_time_seconds", claim.created_at);
-        found.one("applied_time_seconds", claim.applied_at);
-        found.one("expires_time_seconds", claim.expires_at);
+        of_claim(&mut found, claim);
+    }
+    let since = answered(&places.run).and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    if let Some(since) = since {
+        found.one("origin_time_seconds", since.as_secs());
     }
     if let Some(program) = &program {
         of_program(&mut found, program);
     }
     Ok(found)
+}
+
+fn of_claim(found: &mut Metrics, claim: &Claim) {
+    let labels = [
+        ("edge", &claim.edge),
+        ("pop", &claim.pop),
+        ("policy_version", &claim.policy_version),
+    ];
+    found.add("info", &labels.map(|(key, text)| (key, text.as_str())), 1);
+    found.one("round_time_seconds", claim.round);
+    found.one("created_time_seconds", claim.created_at);
+    found.one("applied_time_seconds", claim.applied_at);
+    found.one("expires_time_seconds", claim.expires_at);
 }
 
 fn in_sync(

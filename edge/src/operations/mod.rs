@@ -1,4 +1,4 @@
-//! Commands: check, apply, withdraw, expire, follow, watch, status, and a look at a bundle.
+//! Commands: check, apply, pull, withdraw, expire, follow, watch, status, and a look at a bundle.
 //!
 //! State stays whole: a run that changes the kernel first writes an intent (what stood before),
 //! then changes, reads back, and commits by renaming state.json. A failure restores what stood
@@ -17,6 +17,7 @@ mod chosen;
 mod commit;
 mod follow;
 mod metrics;
+mod pull;
 mod repair;
 mod report;
 mod run;
@@ -29,8 +30,9 @@ pub use apply::{Applied, Preview, apply, preview};
 pub use check::{Checked, check, mounted};
 pub use follow::{Followed, follow};
 pub use metrics::{METRICS, Metrics, measure};
+pub use pull::{Origin, PULL_INTERVAL_S, Pulled, pull};
 pub use report::{Counts, RefusedDestination, Report, lines, value};
-pub use run::{Places, Source};
+pub use run::{Given, Places, Source};
 pub use status::{Drift, Status, status};
 pub use verify::{Verified, verify};
 pub use watch::{WATCH_INTERVAL_S, watch};

@@ -74,14 +74,41 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The bundle, and whose signature counts.
+/// A bundle, and whose signature counts.
+#[derive(Clone, Copy)]
 pub struct Source<'a> {
-    /// The bundle's file; its signature is PATH.sig.
-    pub bundle: &'a Path,
+    /// The bundle.
+    pub bundle: Given<'a>,
     /// None takes it on anybody's word.
     pub allowed_signers: Option<&'a Path>,
     /// This edge's name.
     pub edge: &'a str,
+}
+
+/// A bundle and its signature, as they come.
+#[derive(Clone, Copy)]
+pub enum Given<'a> {
+    /// The bundle's file; its signature is PATH.sig.
+    File(&'a Path),
+    /// Their bytes, and where those come from. The signature is empty where there is none.
+    Bytes {
+        /// In words.
+        from: &'a str,
+        /// The bundle.
+        content: &'a [u8],
+        /// Armored.
+        signature: &'a [u8],
+    },
+}
+
+impl Given<'_> {
+    /// Where it comes from, in words.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Bytes { from, .. } => (*from).to_owned(),
+        }
+    }
 }
 
 pub(super) fn read_clock() -> Result<Clock> {
