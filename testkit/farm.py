@@ -58,6 +58,23 @@ exec chroot $over/root "$@"
 """
 
 
+# Prints the addresses whose sshd has not answered within a minute.
+ANSWERED = """
+import socket, sys, time
+give_up = time.monotonic() + 60
+for address in sys.argv[1:]:
+    while True:
+        try:
+            socket.create_connection((address, 22), 1).close()
+            break
+        except OSError:
+            if time.monotonic() > give_up:
+                print(address)
+                break
+            time.sleep(0.05)
+"""
+
+
 def wait_for(condition: Callable[[], bool], what: str) -> None:
     """Wait for what a play must reach: the minute is only for a machine that stands still."""
     give_up = time.monotonic() + 60
@@ -146,6 +163,10 @@ class Node:
         lines = ["route show table all", "rule show"]
         return "".join(Farm.batch(self.namespace, lines, version, "-d") for version in ("-4", "-6"))
 
+    def program(self, *arguments: str) -> list[str]:
+        """The command line of the edge's own program."""
+        return ["ip", "netns", "exec", self.namespace, str(PROGRAM), *arguments]
+
     def routes(self, *arguments: str, seconds_later: int = 0) -> dict[str, Any]:
         """The edge's own command, as its timer runs it, some time later by the clock of this boot; its report."""
         command = ["ip", "netns", "exec", self.namespace, "unshare", "--time", f"--boottime={seconds_later}"]
@@ -200,7 +221,7 @@ class Farm:
             region = REGIONS[number % len(REGIONS)]
             node = Node(
                 f"{region[:2]}-{number}",
-                f"10.99.1.{number + 1}",
+                f"10.99.{1 + number // 250}.{1 + number % 250}",
                 f"sprt-g{number}-{self.unique}",
                 self.directory / f"edge{number}",
                 rooted=self.rooted,
@@ -239,20 +260,17 @@ class Farm:
             number = int(name.split("-")[1])
             region = REGIONS[number % len(REGIONS)]
             pop = pops.setdefault(name[:2], {"region": region, "prefixes": [], "edges": {}})
-            pop["prefixes"].append(f"10.{100 + number}.0.0/16")
+            own = f"10.{100 + number}.0.0/16" if number < 150 else f"172.{16 + number // 256}.{number % 256}.0/24"
+            pop["prefixes"].append(own)
             pop["edges"][name] = {"address": node.address}
         (self.directory / "fleet.yaml").write_text(yaml.safe_dump({"version": 1, "pops": pops}))
 
     def wait_for_sshd(self) -> None:
         """Wait for an answer of each edge's: the minute is only for a machine that stands still."""
-        give_up = time.monotonic() + 60
-        for node in self.edges.values():
-            probe = [sys.executable, "-c", f"import socket; socket.create_connection(('{node.address}', 22), 1)"]
-            while subprocess.run(
-                ["ip", "netns", "exec", self.namespace, *probe], check=False, capture_output=True
-            ).returncode:
-                assert time.monotonic() < give_up, (node.directory / "sshd.log").read_text()
-                time.sleep(0.05)
+        addresses = [node.address for node in self.edges.values()]
+        probe = ["ip", "netns", "exec", self.namespace, sys.executable, "-c", ANSWERED, *addresses]
+        missing = subprocess.run(probe, check=True, capture_output=True, text=True).stdout.split()
+        assert not missing, f"sshd of {', '.join(missing)} does not answer"
 
     @staticmethod
     def run(*command: str) -> str:

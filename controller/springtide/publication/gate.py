@@ -20,6 +20,22 @@ def applied(answer: object) -> bool:
     return not any(answer.get(word, False) for word in ("failed", "unreachable", "skipped"))
 
 
+def not_pulled(answers: Mapping[str, object]) -> str:
+    """Why a wave is not cleared whose edges fetch their bundles by themselves, by the answers of those that were asked
+    to apply the bundle some time after; empty where nothing is against it. An edge that is away holds up nobody, one
+    that refuses the bundle does, and so does a wave of which most had not taken it."""
+    known = {edge: answer for edge, answer in answers.items() if isinstance(answer, Mapping)}
+    away = [edge for edge in answers if known.get(edge, {}).get("unreachable", edge not in known)]
+    refused = [edge for edge in answers if edge not in away and not applied(known[edge])]
+    late = [edge for edge in known if edge not in away and known[edge].get("changed") is True]
+    if refused:
+        return f"not applied on {', '.join(refused)}"
+    if 2 * len(away + late) > len(answers):
+        named = ", ".join(sorted(away + late))
+        return f"most edges that were asked had not fetched their bundles: {named}; see `springtide-edge pull` there"
+    return ""
+
+
 def run_gate(command: Sequence[str], tries: int, delay_s: float, limit_s: float = GATE_LIMIT_S) -> str:
     """Empty where the gate's verdict is go (exit code 0), else its first line. 3 is tried again, so many times."""
     for left in range(max(0, tries), -1, -1):

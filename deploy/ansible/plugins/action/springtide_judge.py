@@ -16,6 +16,7 @@ ROLLOUT = {
     "publish_dir": {"type": "path", "required": True},
     "name": {"type": "str", "required": True},
     "waves": {"type": "list", "elements": "list", "required": True},
+    "reached": {"type": "list", "elements": "list", "required": True},
     "gate": {"type": "list", "elements": "str", "required": True},
     "gate_tries": {"type": "int", "required": True},
     "gate_delay_s": {"type": "float", "required": True},
@@ -28,6 +29,7 @@ SO_FAR = {
 SPEC = {
     "rollout": {"type": "dict", "required": True, "options": ROLLOUT},
     "so_far": {"type": "dict", "required": True, "options": SO_FAR},
+    "offered": {"type": "list", "elements": "str"},
 }
 
 
@@ -36,12 +38,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, given = self.validate_argument_spec(SPEC)
         rollout, so_far = given["rollout"], given["so_far"]
-        wave = rollout["waves"][so_far["cleared"]]
+        reached = rollout["reached"][so_far["cleared"]]
         # Only this is used of what edges answered, and only true and false of it.
         hosts = (task_vars or {})["hostvars"]
-        answers = {edge: hosts[edge].get("springtide_applied") for edge in wave}
+        answers = {edge: hosts[edge].get("springtide_applied") for edge in reached}
         try:
-            so_far = self._judge(rollout, so_far, wave, answers)
+            so_far = self._judge(rollout, so_far, answers, given["offered"])
         except OSError as error:
             what = f"{error.filename or rollout['publish_dir']}: {error.strerror}"
             raise AnsibleActionFail(f"{what}; let this user write there") from error
@@ -50,17 +52,20 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
         return dict(result, changed=False, so_far=so_far)
 
     def _judge(
-        self, rollout: dict[str, Any], so_far: dict[str, Any], wave: list[str], answers: dict[str, Any]
+        self, rollout: dict[str, Any], so_far: dict[str, Any], answers: dict[str, Any], offered: list[str] | None
     ) -> dict[str, Any]:
         """Judges this wave and returns what is known after it; it is cleared where nothing is against it.
 
         Raises OSError, SpringtideError.
         """
         folder, number = Path(rollout["publish_dir"]), so_far["cleared"] + 1
-        bad = [edge for edge in wave if not gate.applied(answers[edge])]
-        now_changed = [edge for edge in wave if edge not in bad and answers[edge]["changed"]]
-        changed = so_far["changed"] + now_changed
+        wave = rollout["waves"][so_far["cleared"]]
+        bad = [edge for edge, answer in answers.items() if not gate.applied(answer)]
+        now_changed = [edge for edge in answers if edge not in bad and answers[edge]["changed"]]
         failure = f"not applied on {', '.join(bad)}" if bad else ""
+        if offered is not None and not self._task.check_mode:
+            failure, now_changed = gate.not_pulled(answers), offered
+        changed = so_far["changed"] + now_changed
         failure = self._stopped(folder) or failure
         if not self._task.check_mode:
             event = journal.Event(

@@ -20,6 +20,7 @@ SPEC = {
     "growth": {"type": "int", "default": 3},
     "gate_tries": {"type": "int", "default": 0},
     "gate_delay_s": {"type": "int", "default": 0},
+    "asked": {"type": "int", "default": 0},
 }
 
 
@@ -56,7 +57,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
         found = {"folder": str(folder.resolve()), "name": name, "back": str(publication / WAYS[0])}
         if given["publish_dir"] is not None:
             found["way"] = self._way(publication, Path(given["publish_dir"]), candidates)
-        return dict(result, changed=False, waves=waves, gate_tries=tries, **found)
+        reached = [wave[: given["asked"] or None] for wave in waves]
+        return dict(result, changed=False, waves=waves, reached=reached, gate_tries=tries, **found)
 
     @staticmethod
     def _way(publication: Path, folder: Path, candidates: list[order.Candidate]) -> str:

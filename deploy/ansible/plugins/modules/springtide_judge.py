@@ -8,7 +8,8 @@ DOCUMENTATION = r"""
 module: springtide_judge
 short_description: Whether a rollout goes on after a wave
 description:
-  - Clears a wave only where each of its edges confirms that it has the round, in C(springtide_applied).
+  - Clears a wave only where each edge that was reached confirms that it has the round, in C(springtide_applied).
+  - Where edges pull, most of those that were asked must have had it before.
   - Nobody may have withdrawn the fleet, the journal must have the wave, and the gate's verdict must be go.
   - It takes nothing else from an edge.
 options:
@@ -27,6 +28,11 @@ options:
         required: true
       waves:
         description: Edges of every wave.
+        type: list
+        elements: list
+        required: true
+      reached:
+        description: Of every wave the edges that were reached over ssh.
         type: list
         elements: list
         required: true
@@ -61,6 +67,10 @@ options:
         description: Why the rollout has failed; empty where it has not.
         type: str
         required: true
+  offered:
+    description: Where edges pull, those that were offered another bundle.
+    type: list
+    elements: str
 attributes:
   check_mode:
     description: Writes nothing and runs no gate.

@@ -47,6 +47,10 @@ options:
     description: Seconds between them.
     type: int
     default: 0
+  asked:
+    description: How many edges of each wave are reached over ssh, the first ones; V(0) reaches all.
+    type: int
+    default: 0
 attributes:
   check_mode:
     description: It only reads.
@@ -66,6 +70,11 @@ EXAMPLES = r"""
 RETURN = r"""
 waves:
   description: Lists of edges.
+  returned: success
+  type: list
+  elements: list
+reached:
+  description: Of each wave the edges that are reached over ssh.
   returned: success
   type: list
   elements: list

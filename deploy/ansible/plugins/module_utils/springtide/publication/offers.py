@@ -1,0 +1,1 @@
+../../../../../../controller/springtide/publication/offers.py

@@ -1,0 +1,208 @@
+"""Edges that fetch their bundles by themselves: from a real web server, by their own program."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from testkit.certificate import make_certificate
+from testkit.edge import NAME, Edge, bundle, make_key, sign
+from testkit.farm import NEW, Farm, wait_for
+from testkit.origin import Origin, pullers
+
+pytestmark = pytest.mark.root
+
+FIRST, NEXT = {"10.200.1.0/24": 30}, {"10.200.1.0/24": 44, "10.200.2.0/24": 20}
+
+
+@pytest.fixture
+def edge(edge: Edge) -> Edge:
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    return edge
+
+
+@pytest.fixture
+def origin(edge: Edge, tmp_path: Path) -> Iterator[Origin]:
+    with Origin.made(edge.name, tmp_path) as made:
+        yield made
+
+
+def pulling(edge: Edge, origin: Origin, *arguments: str) -> list[str]:
+    signers = ["--allowed-signers", str(edge.allowed_signers)]
+    return edge.command("pull", "--origin", origin.url, *signers, *arguments)
+
+
+def once(edge: Edge, origin: Origin, *arguments: str) -> tuple[int, dict[str, object], str]:
+    """Exit code, report and errors of one look."""
+    done = subprocess.run(pulling(edge, origin, "--once", *arguments), check=False, capture_output=True, text=True)
+    assert "panicked" not in done.stderr, done.stderr
+    return done.returncode, json.loads(done.stdout), done.stderr
+
+
+@contextmanager
+def service(edge: Edge, origin: Origin) -> Iterator[Path]:
+    """The program as its unit runs it, looking every second; its errors."""
+    errors = edge.directory / "pull.log"
+    with errors.open("wb") as log:
+        running = subprocess.Popen(pulling(edge, origin, "--interval", "1"), stdout=subprocess.DEVNULL, stderr=log)
+        try:
+            yield errors
+            assert running.poll() is None, errors.read_text()
+        finally:
+            running.terminate()
+            running.wait()
+
+
+def test_what_is_offered_is_applied_and_known_from_then_on(edge: Edge, origin: Origin) -> None:
+    code, report, _ = once(edge, origin)
+    assert (code, report["changed"], report["reason"]) == (0, False, "the origin offers nothing to this edge")
+    origin.offer({NAME: edge.write(bundle(FIRST))})
+    code, report, _ = once(edge, origin)
+    assert (code, report["changed"], edge.windows()) == (0, True, FIRST)
+    code, report, _ = once(edge, origin)
+    assert (code, report["changed"]) == (0, False)
+    origin.offer({NAME: edge.write(bundle(NEXT))})
+    code, report, _ = once(edge, origin)
+    assert (code, report["changed"], edge.windows()) == (0, True, NEXT)
+
+
+def test_a_service_follows_the_origin_and_an_origin_that_is_away_takes_nothing_back(edge: Edge, origin: Origin) -> None:
+    metrics = edge.directory / "edge.prom"
+    origin.offer({NAME: edge.write(bundle(FIRST))})
+    with service(edge, origin) as errors:
+        wait_for(lambda: edge.windows() == FIRST, "the first was not applied")
+        # It asks whether there is another one, and is not sent the same again.
+        wait_for(lambda: f"304 /{NAME}.bundle" in origin.looks(), "it was sent again")
+        edge.run("follow", "--metrics", str(metrics))
+        assert "springtide_edge_origin_time_seconds " in metrics.read_text()
+        origin.stop()
+        wait_for(lambda: "tried again" in errors.read_text(), "nobody was told")
+        edge.run("follow")
+        assert edge.windows() == FIRST
+        origin.offer({NAME: edge.write(bundle(NEXT))})
+        origin.start()
+        wait_for(lambda: edge.windows() == NEXT, "it did not come back")
+        assert errors.read_text().count("tried again") == 1, "one failure is told once"
+
+
+def test_what_was_withdrawn_here_stays_so_until_another_one_is_offered(edge: Edge, origin: Origin) -> None:
+    origin.offer({NAME: edge.write(bundle(FIRST))})
+    with service(edge, origin):
+        wait_for(lambda: edge.windows() == FIRST, "the first was not applied")
+        assert edge.run("withdraw").code == 0
+        seen = len(origin.looks())
+        wait_for(lambda: len(origin.looks()) > seen + 1, "it looked no more")
+        assert edge.windows() == {}
+    # Nor does a process that begins anew put it back.
+    code, report, _ = once(edge, origin)
+    assert (code, report["reason"], edge.windows()) == (0, "what is offered was withdrawn here", {})
+    origin.offer({NAME: edge.write(bundle(NEXT))})
+    assert once(edge, origin)[0] == 0
+    assert edge.windows() == NEXT
+
+
+def signed(edge: Edge, document: dict[str, object]) -> bytes:
+    """As an origin offers it."""
+    path = Path(edge.write(document))
+    return path.with_name(f"{path.name}.sig").read_bytes() + path.read_bytes()
+
+
+def of_another_key(edge: Edge) -> bytes:
+    path = Path(edge.write(bundle(NEXT)))
+    return sign(path, make_key(edge.directory / "stranger")).read_bytes() + path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("made", "code"),
+    [
+        (lambda edge: Path(edge.write(bundle(NEXT))).read_bytes(), 10),
+        (of_another_key, 11),
+        (lambda edge: signed(edge, bundle(NEXT)).replace(b'"initcwnd":44', b'"initcwnd":99'), 12),
+        (lambda edge: signed(edge, bundle(NEXT, edge="ams-2")), 13),
+        (lambda edge: signed(edge, bundle(NEXT, now=time.time() - 400)), 14),
+        (lambda _: b"", 10),
+        (lambda _: b"\0" * 1000, 10),
+        (lambda _: b"-----END SSH SIGNATURE-----\n", 12),
+        (lambda _: b"<html>not found</html>", 10),
+    ],
+    ids=["unsigned", "another-key", "altered", "another-edge", "older", "empty", "zeros", "no-bundle", "html"],
+)
+def test_what_is_not_a_newer_bundle_of_this_edge_changes_nothing(
+    edge: Edge, origin: Origin, made: Callable[[Edge], bytes], code: int
+) -> None:
+    origin.offer({NAME: edge.write(bundle(FIRST))})
+    assert once(edge, origin)[0] == 0
+    origin.put(NAME, made(edge))
+    found, report, errors = once(edge, origin)
+    assert (found, edge.windows()) == (code, FIRST), report
+    assert f"{origin.url}/{NAME}.bundle" in errors
+    # The next good one is taken.
+    origin.offer({NAME: edge.write(bundle(NEXT))})
+    assert once(edge, origin)[0] == 0
+    assert edge.windows() == NEXT
+
+
+def test_an_origin_by_tls_is_judged_by_the_certificates_that_are_given(edge: Edge, tmp_path: Path) -> None:
+    certificate = make_certificate(tmp_path)
+    with Origin.made(edge.name, tmp_path, certificate=certificate.served) as origin:
+        origin.offer({NAME: edge.write(bundle(FIRST))})
+        code, _, errors = once(edge, origin)
+        assert (code, "certificate" in errors, edge.windows()) == (1, True, {})
+        assert once(edge, origin, "--ca", str(certificate.trusted))[0] == 0
+        assert edge.windows() == FIRST
+
+
+@pytest.mark.parametrize("url", ["bundles.example", "ftp://h/", "http://me:secret@h/", "http://h/?x=1", ""])
+def test_an_origin_that_is_no_address_is_refused(edge: Edge, url: str) -> None:
+    done = edge.run("pull", "--once", "--origin", url)
+    assert (done.code, "write http://HOST/PATH" in done.errors) == (2, True)
+
+
+def test_a_rollout_offers_wave_by_wave_and_comes_back(farm: Farm) -> None:
+    held = {"10.200.1.0/24": 30, "10.200.2.0/24": 40}
+    with Origin.made(farm.namespace, farm.directory, "10.99.0.1") as origin, pullers(farm, origin):
+        settings = {"springtide_origin_dir": str(origin.folder), "springtide_origin_asked": 1}
+        settings["springtide_origin_wait_s"] = 5
+        farm.publish(farm.documents(later=-3))
+        # While the gate looks at the first wave, the others are offered nothing.
+        gate = farm.script(f"ls {origin.folder} > {farm.directory}/offered.$wave; exit 0")
+        done = farm.play("rollout.yml", springtide_gate=True, springtide_gate_command=gate, **settings)
+        assert done.code == 0, done.output
+        assert farm.windows() == dict.fromkeys(farm.edges, held)
+        first, last = (len((farm.directory / f"offered.{wave}").read_text().split()) for wave in (1, 2))
+        assert (first, last) == (2, 3)
+        waves = [line for line in farm.journal() if line["event"] == "wave"]
+        assert sorted(edge for wave in waves for edge in wave["details"]["changed"]) == sorted(farm.edges)
+
+        farm.publish(farm.documents(NEW))
+        harm = farm.script('[ "$wave" = 1 ] || { echo "roll back: harm"; exit 4; }')
+        failed = farm.play("rollout.yml", springtide_gate=True, springtide_gate_command=harm, **settings)
+        assert failed.code == 2, failed.output
+        assert "all 3 are offered it" in failed.output
+        wait_for(lambda: farm.windows() == dict.fromkeys(farm.edges, held), "the way back was not taken")
+
+        gone = farm.play("withdraw.yml", springtide_origin_dir=str(origin.folder), springtide_reason="test")
+        assert gone.code == 0, gone.output
+        assert list(origin.folder.glob("*.bundle")) == []
+        time.sleep(3)
+        assert farm.windows() == {name: {} for name in farm.edges}, "an edge that pulls put it back"
+
+
+def test_a_wave_that_does_not_fetch_its_bundles_is_not_cleared(farm: Farm) -> None:
+    held = farm.hold()
+    origin = farm.directory / "offered"
+    settings = {"springtide_origin_dir": str(origin), "springtide_origin_wait_s": 0}
+    farm.publish(farm.documents(NEW))
+    missing = farm.play("rollout.yml", **settings)
+    assert (missing.code, "is not a folder; make it" in missing.output) == (2, True), missing.output
+    origin.mkdir()
+    farm.publish(farm.documents(NEW, later=2))
+    failed = farm.play("rollout.yml", **settings)
+    assert failed.code == 2, failed.output
+    assert "had not fetched their bundles" in failed.output
+    assert farm.windows() == dict.fromkeys(farm.edges, held)
