@@ -100,11 +100,12 @@ bench-controller: ## the laws at 62,250 pairs and a million prefixes beside a ba
 	@tools/setup
 	@$(BIN)/python -m bench controller
 
-bench-push: ## 30 edges through Ansible, and one beside a bare ip -batch; needs root; writes out/bench/push*.json
+bench-push: ## 30 edges through Ansible, 1,000 that pull, and one beside a bare ip -batch; needs root; writes out/bench/pu*.json
 	@tools/need-root "make bench-push" "it makes network namespaces"
 	@tools/setup
 	@$(BIN)/python -m bench push
 	@$(BIN)/python -m bench push-fleet
+	@$(BIN)/python -m bench pull
 
 bench-edge: ## the edge's eBPF program: fresh connections over emulated paths, and what it costs; needs root; writes out/bench/start-program.json and edge.json
 	@tools/need-root "make bench-edge" "it makes network namespaces and loads a program into the kernel"
