@@ -263,7 +263,7 @@ def test_a_publish_that_is_killed_anywhere_leaves_the_old_or_the_new_one(tmp_pat
         killed = killed_before(calls, partial(publish, folder, new, b"fleet"))
         for name in folder.rounds():
             found = folder.publication(name)
-            assert sorted(path.name for path in found.iterdir()) == ["back", "edges", "fleet.yaml"]
+            assert sorted(path.name for path in found.iterdir()) == ["back", "edges", "fleet.yaml", "off"]
             assert [path.name for part in ("back", "edges") for path in (found / part).iterdir()] == ["ams-1.json"] * 2
         candidate = folder.resolved("candidate")
         assert candidate is not None
@@ -308,13 +308,13 @@ def test_a_pruning_that_is_killed_anywhere_leaves_whole_publications(tmp_path: P
 def test_a_second_content_for_a_moment_that_edges_may_know_is_refused(tmp_path: Path) -> None:
     folder = PublishFolder(tmp_path)
     first = publish(folder, bundles_of(20, 10))
-    # The way back is one second younger than what it undoes.
-    for seconds in (9, 10, 11):
+    # The way back is one second younger than what it undoes, and what ends both two.
+    for seconds in (9, 10, 11, 12):
         with pytest.raises(SpringtideError, match="publish again"):
             publish(folder, bundles_of(50, seconds))
     folder.point("current", first / "back")
-    publish(folder, bundles_of(50, 12))
-    with pytest.raises(SpringtideError, match="wait two seconds"):
+    publish(folder, bundles_of(50, 13))
+    with pytest.raises(SpringtideError, match="wait three seconds"):
         publish(folder, bundles_of(60, 11))
     assert len(folder.rounds()) == 2
 

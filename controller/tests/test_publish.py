@@ -357,8 +357,8 @@ def test_no_bundle_is_parsed_twice_on_its_way_from_rendering_to_disk(
         assert {file.read_bytes() for file in (path / "edges").glob("*.json")} == new
         # As while its rollout is under way: all that can be read is read with the next.
         folder.point("current", path / "back")
-    assert sorted(part.name for part in path.iterdir()) == ["back", "back-if-done", "edges"]
-    assert parsed.total() == 3 * len(new), "of the publication before: edges, back and back-if-done"
+    assert sorted(part.name for part in path.iterdir()) == ["back", "back-if-done", "edges", "off"]
+    assert parsed.total() == 4 * len(new), "of the publication before: each part"
 
 
 def test_the_steps_of_a_job_hand_bundles_over_as_they_are(tmp_path: Path) -> None:

@@ -12,7 +12,10 @@ from springtide.bundles.model import Bundle, Document, Documents, fields_of, rea
 from springtide.bundles.sign import sign
 from springtide.errors import SpringtideError
 from springtide.laws.entry import Part
-from springtide.publication.folder import PublishFolder
+from springtide.publication.folder import OFF, PublishFolder
+
+# By how many seconds a bundle that goes back is younger than the one that it undoes, and one that ends either.
+BACK_S, OFF_S = 1, 2
 
 
 class PublishedBundles:
@@ -59,6 +62,7 @@ class PublishedBundles:
                     edge: going_back(before[edge].bundle if edge in before else None, document.bundle)
                     for edge, document in documents.items()
                 }
+            parts[OFF] = {edge: going_back(None, document.bundle, OFF_S) for edge, document in documents.items()}
             signed = {part: files(found) | signatures(found, key) for part, found in parts.items()}
             return self.folder.write(name, signed, fleet)
 
@@ -80,7 +84,9 @@ class PublishedBundles:
                     ours, theirs = new[edge].bundle, part[edge].bundle
                     if ours.round == theirs.round and ours.created_at <= theirs.created_at:
                         what = f"created_at {ours.created_at} is not after {theirs.created_at} of {publication.name}"
-                        raise SpringtideError(f"{self.folder.path}: {edge}: {what}; wait two seconds and publish again")
+                        raise SpringtideError(
+                            f"{self.folder.path}: {edge}: {what}; wait three seconds and publish again"
+                        )
 
 
 def files(documents: Documents) -> dict[str, bytes]:
@@ -96,13 +102,13 @@ def signatures(documents: Documents, key: Path | None) -> dict[str, bytes]:
     return {f"{edge}.json.sig": signature for edge, signature in found.items()}
 
 
-def going_back(before: Bundle | None, new: Bundle) -> Document:
+def going_back(before: Bundle | None, new: Bundle, after_s: int = BACK_S) -> Document:
     """The bundle that undoes `new` on its edge: what was current before it, until its own expiry, or nothing.
 
-    It is one second younger than `new`, because an edge refuses bundles older than its own. Tenants that `new` leaves
+    It is some seconds younger than `new`, because an edge refuses bundles older than its own. Tenants that `new` leaves
     alone stay so: it is they who opted out, and no value that was decided.
     """
-    created = instants.parse(new.created_at) + 1
+    created = instants.parse(new.created_at) + after_s
     alone = new.enforce.opted_out
     # By routes nobody can be left alone.
     can = before is not None and (before.by, before.enforce.otherwise) == ("bpf", "default")
@@ -129,6 +135,6 @@ def renewed(old: Bundle, over: Bundle | None, now_unix_s: int) -> Document:
     latest = now_unix_s + instants.EDGE_TOLERANCE_S
     held = old if over is None or instants.parse(over.created_at) > latest else over
     moment = max(instants.parse(old.round), instants.parse(held.round))
-    # `over` may have been taken back, by a bundle one second younger than itself.
-    created = max(now_unix_s, instants.parse(held.created_at) + 2)
+    # `over` may have been taken back, or withdrawn, by a younger one.
+    created = max(now_unix_s, instants.parse(held.created_at) + OFF_S + 1)
     return seal({**fields_of(old), "round": instants.show(moment), "created_at": instants.show(created)})

@@ -3,6 +3,7 @@
     rounds/ROUND-CREATED/edges/EDGE.json, .sig    what a rollout brings to the edges
     rounds/ROUND-CREATED/back/EDGE.json, .sig     what brings them back to what held when it was published
     rounds/ROUND-CREATED/back-if-done/...         the same, should the rollout that was under way come to its end
+    rounds/ROUND-CREATED/off/...                  the kernel's default after either, for edges that pull
     rounds/ROUND-CREATED/fleet.yaml               the fleet that it was made for, as an inventory
     candidate -> rounds/...                       the newest; the rollout takes it
     current -> rounds/.../edges or .../back       what holds on the fleet; the rollout moves it
@@ -34,6 +35,8 @@ from .withdrawal import WITHDRAWN
 CANDIDATE, CURRENT = "candidate", "current"
 # The part of a publication that a rollout brings to the edges.
 EDGES = "edges"
+# The part that ends everything on edges that pull: withdraw.yml offers it.
+OFF = "off"
 LOCK = "publish.lock"
 # Another `publish` signs some hundred bundles a second.
 LOCK_WAIT_S = 120

@@ -1,4 +1,4 @@
-"""Bundles where edges fetch them by themselves: a folder that a web server serves, or that is copied to an object store.
+"""Bundles where edges fetch them by themselves: in a folder that a web server serves.
 
 An object is EDGE.bundle: the armored signature, and right behind it the bundle. So an edge gets both or neither, and a
 wave begins as its edges' objects are replaced. Nothing here needs to be secret or trusted: edges judge what they fetch.
@@ -11,14 +11,15 @@ from pathlib import Path
 
 from ..errors import SpringtideError
 from .files import explained
+from .folder import CANDIDATE, OFF
 
 SUFFIX = ".bundle"
 
 
 def offer(part: Path, edges: Iterable[str], origin: Path) -> list[str]:
-    """Offer each of these edges its bundle of a publication's part; edges whose object is another one now.
+    """Offer each of these edges its bundle of a publication's part. Returns the edges whose object is another one now.
 
-    Each object is whole at any moment, the old or the new one. Raises SpringtideError: what was offered before it stays.
+    Each object is the whole old one or the whole new one at any moment. Raises SpringtideError.
     """
     changed = []
     with explained(origin):
@@ -46,8 +47,22 @@ def offered(part: Path, edge: str) -> bytes:
         raise SpringtideError(f"{what}; publish a round for this fleet.yaml") from error
 
 
-def withhold(origin: Path) -> None:
-    """Offer nothing more: edges keep what they have until it expires or is withdrawn. Raises SpringtideError."""
+def withdraw(publish_dir: Path, origin: Path) -> list[str]:
+    """Offer every edge of the newest publication the kernel's default, and others nothing. Returns the edges whose
+    object is another one now.
+
+    Raises SpringtideError where that failed. Then nothing is offered to anybody, if the folder lets objects be removed.
+    """
+    off = publish_dir / CANDIDATE / OFF
+    edges = {path.stem for path in off.glob("*.json")}
     with explained(origin):
         for path in origin.glob(f"*{SUFFIX}"):
-            path.unlink(missing_ok=True)
+            if path.name.removesuffix(SUFFIX) not in edges:
+                path.unlink()
+    try:
+        return offer(off, sorted(edges), origin)
+    except SpringtideError:
+        with explained(origin):
+            for path in origin.glob(f"*{SUFFIX}"):
+                path.unlink()
+        raise

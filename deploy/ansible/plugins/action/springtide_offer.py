@@ -9,27 +9,29 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ..module_utils.springtide.errors import SpringtideError
-from ..module_utils.springtide.publication.offers import offer, withhold
+from ..module_utils.springtide.publication.offers import offer, withdraw
 
 SPEC = {
     "origin": {"type": "path", "required": True},
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "state": {"type": "str", "choices": ["offered", "withdrawn"], "default": "offered"},
+    "publish_dir": {"type": "path"},
     "part": {"type": "path"},
     "edges": {"type": "list", "elements": "str", "default": []},
 }
+
+NEEDED = [("state", "offered", ["part"]), ("state", "withdrawn", ["publish_dir"])]
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, given = self.validate_argument_spec(SPEC, required_if=[("state", "present", ["part"])])
+        _, given = self.validate_argument_spec(SPEC, required_if=NEEDED)
         origin, edges = Path(given["origin"]), []
         if not origin.is_dir():
             raise AnsibleActionFail(f"{origin}: is not a folder; make it, and let a web server serve it")
         try:
-            if given["state"] == "absent":
-                if not self._task.check_mode:
-                    withhold(origin)
+            if given["state"] == "withdrawn" and not self._task.check_mode:
+                edges = withdraw(Path(given["publish_dir"]), origin)
             elif not self._task.check_mode:
                 edges = offer(Path(given["part"]), given["edges"], origin)
         except SpringtideError as error:

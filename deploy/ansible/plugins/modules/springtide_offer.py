@@ -15,10 +15,13 @@ options:
     type: path
     required: true
   state:
-    description: V(absent) removes every object, so that no edge takes anything more.
+    description: V(withdrawn) offers every edge the kernel's default, and nothing else.
     type: str
-    choices: [present, absent]
-    default: present
+    choices: [offered, withdrawn]
+    default: offered
+  publish_dir:
+    description: The publisher's folder, whose newest publication has the bundles for V(withdrawn).
+    type: path
   part:
     description: The part of a publication, a folder of EDGE.json and EDGE.json.sig.
     type: path
