@@ -40,7 +40,7 @@ def waited(reports: dict[str, Path], rounds: int, since: float) -> list[float]:
 
 def measure(run: Run) -> None:
     routes = {f"10.200.{number}.0/24": 50 for number in range(run.sizes["routes"])}
-    publish_s, offer_s, server_s, taken_s, half_s = [], [], [], [], []
+    publish_s, offer_s, server_s, taken_s, half_s, rollout_s = [], [], [], [], [], []
     with (
         tempfile.TemporaryDirectory(prefix="springtide-bench-") as directory,
         Farm.made(Path(directory), run.sizes["edges"]) as farm,
@@ -48,23 +48,33 @@ def measure(run: Run) -> None:
         pullers(farm, origin, run.sizes["interval_s"]) as reports,
     ):
         for turn in range(run.turns):
-            documents = farm.documents(routes, later=2 * turn)
+            documents = farm.documents(routes, later=6 * turn)
             before = used(resource.RUSAGE_SELF) + used(resource.RUSAGE_CHILDREN)
             publication = farm.publish(documents)
             publish_s.append(used(resource.RUSAGE_SELF) + used(resource.RUSAGE_CHILDREN) - before)
             before, served, begun = used(resource.RUSAGE_SELF), origin.processor_s(), time.time()
             offer(publication / "edges", farm.edges, origin.folder)
             offer_s.append(used(resource.RUSAGE_SELF) - before)
-            found = waited(reports, turn + 1, begun)
+            found = waited(reports, 2 * turn + 1, begun)
             server_s.append(origin.processor_s() - served)
             taken_s.append(found[-1])
             half_s.append(found[len(found) // 2])
+            farm.publish(farm.documents(routes, later=6 * turn + 3))
+            signed = used(resource.RUSAGE_CHILDREN)
+            wait_s = 3 * run.sizes["interval_s"]
+            played = farm.play("rollout.yml", springtide_origin_dir=str(origin.folder), springtide_origin_wait_s=wait_s)
+            if played.code:
+                raise BenchError(f"rollout.yml: exit code {played.code}: {played.output[-2000:]}")
+            waited(reports, 2 * turn + 2, begun)
+            rollout_s.append(used(resource.RUSAGE_CHILDREN) - signed)
             progress(f"turn {turn + 1}: half of the edges after {half_s[-1]:.1f} s, all after {taken_s[-1]:.1f} s")
     run.figure("half_taken_s", half_s)
     run.figure("all_taken_s", taken_s)
     run.figure("offer_cpu_s", offer_s)
     run.figure("server_cpu_s", server_s)
     run.figure("sign_and_write_cpu_s", publish_s)
+    # With its waves, and without a gate. Edges that are asked are among the children.
+    run.figure("rollout_cpu_s", rollout_s)
 
 
 BENCH = Bench(

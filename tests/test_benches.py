@@ -55,7 +55,7 @@ FIGURES = {
     """,
     "push": "ip_batch_s apply_s apply_per_ip_batch_ratio",
     "push-fleet": "apply_s unchanged_s rollback_s withdraw_s",
-    "pull": "half_taken_s all_taken_s offer_cpu_s server_cpu_s sign_and_write_cpu_s",
+    "pull": "half_taken_s all_taken_s offer_cpu_s server_cpu_s sign_and_write_cpu_s rollout_cpu_s",
     "gate": "was_wrong_arithmetic_share was_wrong_share budget_share wrong_share harm_seen_share",
     "calm": """
         changes_per_pair_and_day_median changes_per_pair_and_day_p95 changed_routes_per_round_median
