@@ -81,13 +81,13 @@ def test_a_service_follows_the_origin_and_an_origin_that_is_away_takes_nothing_b
         edge.run("follow", "--metrics", str(metrics))
         assert "springtide_edge_origin_time_seconds " in metrics.read_text()
         origin.stop()
-        wait_for(lambda: "tried again" in errors.read_text(), "nobody was told")
+        wait_for(lambda: "tried again" in errors.read_text(), "the failure was not reported")
         edge.run("follow")
         assert edge.windows() == FIRST
         origin.offer({NAME: edge.write(bundle(NEXT))})
         origin.start()
         wait_for(lambda: edge.windows() == NEXT, "it did not come back")
-        assert errors.read_text().count("tried again") == 1, "one failure is told once"
+        assert errors.read_text().count("tried again") == 1, "one failure is reported once"
 
 
 def test_what_was_withdrawn_here_stays_so_until_another_one_is_offered(edge: Edge, origin: Origin) -> None:
@@ -114,7 +114,7 @@ def signed(edge: Edge, document: dict[str, object]) -> bytes:
 
 def of_another_key(edge: Edge) -> bytes:
     path = Path(edge.write(bundle(NEXT)))
-    return sign(path, make_key(edge.directory / "stranger")).read_bytes() + path.read_bytes()
+    return sign(path, make_key(edge.directory / "unknown")).read_bytes() + path.read_bytes()
 
 
 @pytest.mark.parametrize(
