@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from testkit.certificate import make_certificate
@@ -166,8 +167,8 @@ def test_an_origin_that_is_no_address_is_refused(edge: Edge, url: str) -> None:
 def test_a_rollout_offers_wave_by_wave_and_comes_back(farm: Farm) -> None:
     held = {"10.200.1.0/24": 30, "10.200.2.0/24": 40}
     with Origin.made(farm.namespace, farm.directory, "10.99.0.1") as origin, pullers(farm, origin):
-        settings = {"springtide_origin_dir": str(origin.folder), "springtide_origin_asked": 1}
-        settings["springtide_origin_wait_s"] = 5
+        settings: dict[str, Any] = {"springtide_origin_dir": str(origin.folder)}
+        settings |= {"springtide_origin_asked": 1, "springtide_origin_wait_s": 5}
         farm.publish(farm.documents(later=-3))
         # While the gate looks at the first wave, the others are offered nothing.
         gate = farm.script(f"ls {origin.folder} > {farm.directory}/offered.$wave; exit 0")
@@ -199,7 +200,7 @@ def test_a_rollout_offers_wave_by_wave_and_comes_back(farm: Farm) -> None:
 def test_a_wave_that_does_not_fetch_its_bundles_is_not_cleared(farm: Farm) -> None:
     held = farm.hold()
     origin = farm.directory / "offered"
-    settings = {"springtide_origin_dir": str(origin), "springtide_origin_wait_s": 0}
+    settings: dict[str, Any] = {"springtide_origin_dir": str(origin), "springtide_origin_wait_s": 0}
     farm.publish(farm.documents(NEW))
     missing = farm.play("rollout.yml", **settings)
     assert (missing.code, "is not a folder; make it" in missing.output) == (2, True), missing.output
