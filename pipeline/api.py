@@ -11,6 +11,10 @@ UNDER_WAY = ("running", "queued")
 STEP_UNDER_WAY = ("queued", "running", "restarting")
 
 
+# Beside a load on all cores an answer has taken more than a minute: the bound is for a server that stands still.
+ANSWER_S = 300
+
+
 @dataclass
 class Api:
     """The API of the Airflow at `url`, after `log_in`. Raises OSError when it does not answer or refuses."""
@@ -25,7 +29,7 @@ class Api:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
         request = urllib.request.Request(f"{self.url}{path}", data, headers, method=method)  # noqa: S310 (ours)
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:  # noqa: S310
             return json.loads(answer.read() or "null")
 
     def get(self, path: str) -> Any:
