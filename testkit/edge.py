@@ -39,6 +39,16 @@ def at_once(task: Callable[[Item], None], items: Iterable[Item], *, threads: int
     assert not failures, "\n\n".join(failures)
 
 
+def remount_read_only(folder: Path) -> None:
+    """A process that another thread begins has all of our files open until it is another program: try again then."""
+    give_up = time.monotonic() + 60
+    command = ["mount", "-o", "remount,ro", str(folder)]
+    while (done := subprocess.run(command, check=False, capture_output=True, text=True)).returncode:
+        assert "busy" in done.stderr, done.stderr
+        assert time.monotonic() < give_up, done.stderr
+        time.sleep(0.02)
+
+
 def instant(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from deploy.ansible.tests.test_watch import copied, eventually, watching
-from testkit.edge import PROGRAM, Edge, at_once, bundle, instant
+from testkit.edge import PROGRAM, Edge, at_once, bundle, instant, remount_read_only
 
 pytestmark = pytest.mark.root
 
@@ -98,7 +98,7 @@ def test_a_round_is_not_forgotten_where_that_cannot_be_recorded(edge: Edge) -> N
     subprocess.run(["mount", "-t", "tmpfs", "springtide-test", str(edge.state_dir)], check=True)
     try:
         assert edge.apply({DESTINATION: 20}).code == 0
-        subprocess.run(["mount", "-o", "remount,ro", str(edge.state_dir)], check=True)
+        remount_read_only(edge.state_dir)
         assert edge.run("withdraw", "--forget-round").code == 1
     finally:
         subprocess.run(["umount", str(edge.state_dir)], check=True)

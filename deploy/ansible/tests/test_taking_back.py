@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from deploy.ansible.tests.test_faults import stopped_in_its_writes, with_killer
 from deploy.ansible.tests.test_watch import eventually
-from testkit.edge import Edge, Outcome, at_once, bundle
+from testkit.edge import Edge, Outcome, at_once, bundle, remount_read_only
 
 pytestmark = pytest.mark.root
 
@@ -69,7 +69,7 @@ def routed(tmp_path: Path) -> Iterator[Edge]:
 
 @contextmanager
 def read_only_disk(edge: Edge) -> Iterator[None]:
-    subprocess.run(["mount", "-o", "remount,ro", str(edge.state_dir)], check=True)
+    remount_read_only(edge.state_dir)
     yield
     subprocess.run(["mount", "-o", "remount,rw", str(edge.state_dir)], check=True)
 
@@ -130,7 +130,7 @@ def deleted_state(edge: Edge) -> Iterator[None]:
 @contextmanager
 def all_of_it(edge: Edge) -> Iterator[None]:
     with held_lock(edge), no_run_directory(edge):
-        subprocess.run(["mount", "-o", "remount,ro", str(edge.state_dir)], check=True)
+        remount_read_only(edge.state_dir)
         yield
     subprocess.run(["mount", "-o", "remount,rw", str(edge.state_dir)], check=True)
 
