@@ -283,6 +283,7 @@ fn source<'a>(signed: &'a Signed, edge: &'a str) -> Source<'a> {
         bundle: Given::File(&signed.bundle),
         allowed_signers: signed.trust.allowed_signers(),
         edge,
+        heeds_withdrawals: false,
     }
 }
 

@@ -10,6 +10,7 @@ use super::repair::{load_state, repair};
 use super::report::{Counts, RefusedDestination, Report, partial, refused_list, rest, shown};
 use super::run::{Places, Run, Source, Uninterrupted, read_clock};
 use super::verify::read;
+use super::withdraw::EXPIRED;
 use crate::bundle::Bundle;
 use crate::enforce::routes::{Change, NotEnforced, Plan, Snapshot, difference, survey};
 use crate::error::{Error, Result, code};
@@ -96,6 +97,12 @@ pub fn apply(source: &Source<'_>, places: &Places) -> Result<Applied> {
     let _guard = Uninterrupted::begin();
     repair(&run, &mut notes)?;
     let state = load_state(&store, &mut notes);
+    if source.heeds_withdrawals && is_withdrawn_since(&bundle, state.as_ref(), &run) {
+        let made = instant::show(bundle.created_at);
+        return Err(Error::Withdrawn(format!(
+            "everything was withdrawn here after {made}, when the bundle was made"
+        )));
+    }
     let chosen = Chosen::of(&run, &bundle);
     let shown = source.bundle.shown();
     let fit = check_newer(&bundle, state.as_ref(), &shown)
@@ -113,6 +120,21 @@ pub fn apply(source: &Source<'_>, places: &Places) -> Result<Applied> {
     Ok(report(
         "apply", &bundle, &plan, &steps, changed, chosen, notes,
     ))
+}
+
+/// Whether somebody withdrew everything after the bundle was made.
+fn is_withdrawn_since(bundle: &Bundle, state: Option<&State>, run: &Run<'_>) -> bool {
+    let withdrawn = match state {
+        Some(State { claim, .. }) => {
+            let later = run.store.later_withdrawal(claim);
+            later.or_else(|| claim.withdrawn.clone())
+        }
+        None => run.store.marked().1,
+    };
+    let asked = withdrawn.filter(|withdrawn| !withdrawn.reason.starts_with(EXPIRED));
+    let at = asked.and_then(|asked| instant::parse(&asked.at));
+    // One of a clock that was ahead holds up nothing.
+    at.is_some_and(|at| bundle.created_at <= at && at <= run.clock.now())
 }
 
 /// A refusal after a repair says what was repaired.

@@ -1,7 +1,8 @@
 //! Bundles that the edge fetches by itself from an origin: a web server, or an object store behind one.
 //!
-//! An origin is not trusted: whoever controls it can keep bundles back, and do nothing else. Each bundle is signed, and
-//! `apply` refuses another edge's, an altered, an older and an expired one.
+//! An origin is not trusted: whoever controls it can keep bundles back, and send bytes that nobody wants. Each bundle is
+//! signed, and `apply` refuses another edge's, an altered and an older one. One that has expired, and is younger than what
+//! is applied, ends that: it came to replace it.
 
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
@@ -18,18 +19,20 @@ use super::apply::{Applied, apply};
 use super::report::Report;
 use super::run::{Given, Places, Source, read_clock};
 use super::verify::read;
-use crate::bundle::MAX_BYTES;
-use crate::error::{Error, Result};
+use super::withdraw::{EXPIRED, TakenBack, withdraw};
+use crate::bundle::{Bundle, MAX_BYTES};
+use crate::error::{Error, Result, code};
+use crate::instant;
 use crate::signature::MAX_SIGNATURE_BYTES;
-use crate::state::Store;
+use crate::state::{State, Store};
 use crate::text::{one_line, reason};
 
 /// Default of `pull --interval`, seconds.
 pub const PULL_INTERVAL_S: u64 = 5;
-/// Longest pause after looks that failed.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Longest pause after looks that failed, so that edges are back before the next wave is judged.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Time for a look, whatever the origin does.
-const LOOK_LIMIT: Duration = Duration::from_secs(60);
+const LOOK_LIMIT: Duration = Duration::from_secs(15);
 /// The end of an armored signature (PROTOCOL.sshsig). The bundle follows it.
 const END_OF_SIGNATURE: &[u8] = b"-----END SSH SIGNATURE-----\n";
 /// Name of the run directory's file whose time is that of the origin's last answer.
@@ -39,13 +42,13 @@ const ANSWERED: &str = "origin-answered";
 pub struct Origin {
     agent: Agent,
     url: String,
-    tag: Option<HeaderValue>,
     offered: Option<Offered>,
 }
 
 /// A bundle with its signature, as an origin offers it.
 struct Offered {
     content: Vec<u8>,
+    tag: Option<HeaderValue>,
     /// Whether it has been applied, or was found to be known.
     taken: bool,
 }
@@ -56,6 +59,8 @@ struct Offered {
 pub enum Pulled {
     /// A bundle was applied, or held already.
     Applied(Box<Applied>),
+    /// A younger bundle that has expired ended the applied one.
+    TakenBack(TakenBack),
     /// Nothing was done, and why.
     Unchanged {
         #[doc(hidden)]
@@ -79,7 +84,7 @@ impl Pulled {
 
     /// Whether there is something to tell.
     pub const fn is_new(&self) -> bool {
-        matches!(self, Self::Applied(_))
+        !matches!(self, Self::Unchanged { .. })
     }
 }
 
@@ -87,13 +92,15 @@ impl Report for Pulled {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Applied(report) => report.exit_code(),
-            Self::Unchanged { .. } => 0,
+            Self::TakenBack(report) => report.exit_code(),
+            Self::Unchanged { .. } => code::DONE,
         }
     }
 
     fn lines(&self) -> Vec<String> {
         match self {
             Self::Applied(report) => report.lines(),
+            Self::TakenBack(report) => report.lines(),
             Self::Unchanged { reason, .. } => vec![format!("unchanged: {reason}")],
         }
     }
@@ -134,12 +141,11 @@ impl Origin {
         Ok(Self {
             agent: config.new_agent(),
             url: format!("{}/{edge}.bundle", url.trim_end_matches('/')),
-            tag: None,
             offered: None,
         })
     }
 
-    /// Applies what is offered, if it is new. What could not be applied is tried again, and not fetched again.
+    /// Applies what is offered, if it is new. What could not be applied is fetched and tried again.
     ///
     /// # Errors
     ///
@@ -167,15 +173,23 @@ impl Origin {
             },
             allowed_signers,
             edge,
+            heeds_withdrawals: true,
         };
-        let done = if is_withdrawn(&source, places)? {
-            Ok(Pulled::unchanged("what is offered was withdrawn here"))
-        } else {
-            apply(&source, places).map(|applied| Pulled::Applied(Box::new(applied)))
+        let done = match apply(&source, places) {
+            Ok(applied) => Pulled::Applied(Box::new(applied)),
+            // Somebody withdrew everything since the bundle was made: it stays so until the next one.
+            Err(Error::Withdrawn(_)) => Pulled::unchanged("withdrawn here after it was made"),
+            Err(error) if error.exit_code() == code::EXPIRED => {
+                let Some(ended) = end_of_replacement(&source, places)? else {
+                    return Err(error);
+                };
+                let why = format!("{EXPIRED} {}, in its place", instant::show(ended));
+                Pulled::TakenBack(withdraw(places, &why, false)?)
+            }
+            Err(error) => return Err(error),
         };
-        // Somebody withdrew everything meanwhile: it stays so until another bundle is offered.
-        offered.taken = matches!(done, Ok(_) | Err(Error::Withdrawn(_)));
-        done
+        offered.taken = true;
+        Ok(done)
     }
 
     /// Brings `offered` up to date.
@@ -186,15 +200,17 @@ impl Origin {
             Error::failed(format!("{url}: {}; {fix}", one_line(what)))
         };
         let mut request = self.agent.get(url);
-        if let Some(tag) = &self.tag {
+        // Content that was not taken may have been cut on its way.
+        let taken = self.offered.as_ref().filter(|offered| offered.taken);
+        if let Some(tag) = taken.and_then(|offered| offered.tag.as_ref()) {
             request = request.header(header::IF_NONE_MATCH, tag);
         }
         let mut answer = request.call().map_err(|error| failed(&error.to_string()))?;
         match answer.status() {
             StatusCode::OK => {}
-            StatusCode::NOT_MODIFIED if self.offered.is_some() => return Ok(()),
+            StatusCode::NOT_MODIFIED if taken.is_some() => return Ok(()),
             StatusCode::NOT_FOUND => {
-                (self.tag, self.offered) = (None, None);
+                self.offered = None;
                 return Ok(());
             }
             other => return Err(failed(&format!("answers {other}"))),
@@ -204,15 +220,18 @@ impl Origin {
         let content = body
             .read_to_vec()
             .map_err(|error| failed(&error.to_string()))?;
-        self.tag = answer.headers().get(header::ETAG).cloned();
-        // A server without tags sends the same again.
-        if self
-            .offered
-            .as_ref()
-            .is_none_or(|old| old.content != content)
-        {
-            let taken = false;
-            self.offered = Some(Offered { content, taken });
+        let tag = answer.headers().get(header::ETAG).cloned();
+        match &mut self.offered {
+            // A server without tags sends the same again.
+            Some(known) if known.content == content => known.tag = tag,
+            _ => {
+                let taken = false;
+                self.offered = Some(Offered {
+                    content,
+                    tag,
+                    taken,
+                });
+            }
         }
         Ok(())
     }
@@ -241,10 +260,12 @@ pub fn pull(
             }
             Err(error) => {
                 let wrong = one_line(&error.to_string());
-                if wrong != last {
+                // The time since something changes, and nothing else.
+                let kind = wrong.replace(|letter: char| letter.is_ascii_digit(), "");
+                if kind != last {
                     complain(&format!("pull: {wrong}"));
                 }
-                last = wrong;
+                last = kind;
                 pause = (2 * pause).min(LONGEST_PAUSE.max(interval));
             }
         }
@@ -267,16 +288,23 @@ fn split(content: &[u8]) -> (&[u8], &[u8]) {
     content.split_at(found.map_or(0, |at| at + end))
 }
 
-/// Whether this bundle was applied here and then withdrawn: it stays so until another one is offered.
-fn is_withdrawn(source: &Source<'_>, places: &Places) -> Result<bool> {
-    let (bundle, _) = read(source, &read_clock()?)?;
-    let store = Store::new(&places.state, &places.run);
-    let state = store.state().ok().flatten();
-    Ok(state.is_some_and(|state| {
-        let claim = &state.claim;
-        let withdrawn = claim.withdrawn.is_some() || store.later_withdrawal(claim).is_some();
-        claim.bundle_digest == bundle.digest && withdrawn
-    }))
+/// When a bundle expired that is signed for this edge, and younger than the one that is applied; None for any other.
+fn end_of_replacement(source: &Source<'_>, places: &Places) -> Result<Option<i64>> {
+    let mut clock = read_clock()?;
+    let Given::Bytes { content, .. } = source.bundle else {
+        return Ok(None);
+    };
+    // Judged as of when it was made, since it is over now.
+    if let Ok(bundle) = Bundle::parse(content) {
+        clock.wall = bundle.created_at as f64;
+    }
+    let (bundle, _) = read(source, &clock)?;
+    let state = Store::new(&places.state, &places.run).state()?;
+    let replaces = state.is_some_and(|State { claim, .. }| {
+        let applied = (claim.round, claim.created_at);
+        claim.withdrawn.is_none() && applied < (bundle.round, bundle.created_at)
+    });
+    Ok(replaces.then_some(bundle.expires_at))
 }
 
 fn certificates(path: &Path) -> Result<RootCerts> {

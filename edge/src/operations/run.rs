@@ -83,6 +83,8 @@ pub struct Source<'a> {
     pub allowed_signers: Option<&'a Path>,
     /// This edge's name.
     pub edge: &'a str,
+    /// Whether everything stays withdrawn that somebody withdrew since the bundle was made.
+    pub heeds_withdrawals: bool,
 }
 
 /// A bundle and its signature, as they come.

@@ -66,6 +66,8 @@ impl Report for WithdrawalPreview {
     }
 }
 
+/// Beginning of the reason of a withdrawal that nobody asked for: its time was over.
+pub(super) const EXPIRED: &str = "expired at";
 /// For taking back, which then goes on without the lock.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
 /// An edge whose clock is further off must not judge expiry.
@@ -273,10 +275,8 @@ pub(super) fn overdue(run: &Run<'_>, known: Option<&Known>) -> Result<Option<Str
         return Ok(Some(withdrawn.reason));
     }
     if claim.expired(clock) {
-        return Ok(Some(format!(
-            "expired at {}",
-            instant::show(claim.expires_at)
-        )));
+        let at = instant::show(claim.expires_at);
+        return Ok(Some(format!("{EXPIRED} {at}")));
     }
     if clock.boot_id != claim.boot_id {
         #[expect(
