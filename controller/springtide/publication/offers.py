@@ -6,6 +6,10 @@ wave begins as its edges' objects are replaced. Nothing here needs to be secret 
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -26,14 +30,29 @@ def offer(part: Path, edges: Iterable[str], origin: Path) -> list[str]:
         for edge in edges:
             content = offered(part, edge)
             path = origin / f"{edge}{SUFFIX}"
-            if not path.exists() or path.read_bytes() != content:
-                new = origin / f".{edge}{SUFFIX}"
-                new.write_bytes(content)
-                # The web server is another user, and nothing in it is secret.
-                new.chmod(0o644)
-                new.replace(path)
+            if not (path.is_file() and path.read_bytes() == content):
+                _replace(path, content)
                 changed.append(edge)
     return changed
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Raises OSError."""
+    handle, name = tempfile.mkstemp(prefix=".offer-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            # The web server is another user, and nothing in it is secret.
+            os.fchmod(handle, 0o644)
+            # Web servers make their tags of size and second: another content needs another second.
+            before = path.stat().st_mtime if path.is_file() else 0.0
+            second = max(time.time(), before + 1.0)
+            file.flush()
+            os.utime(handle, (second, second))
+        Path(name).replace(path)
+    except OSError as error:
+        Path(name).unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def offered(part: Path, edge: str) -> bytes:
@@ -48,21 +67,22 @@ def offered(part: Path, edge: str) -> bytes:
 
 
 def withdraw(publish_dir: Path, origin: Path) -> list[str]:
-    """Offer every edge of the newest publication the kernel's default, and others nothing. Returns the edges whose
-    object is another one now.
+    """Offer every edge of the newest publication the kernel's default. Returns the edges whose object is another one.
 
-    Raises SpringtideError where that failed. Then nothing is offered to anybody, if the folder lets objects be removed.
+    Raises SpringtideError where that failed for some. They are offered nothing then, if their object can be removed.
     """
     off = publish_dir / CANDIDATE / OFF
-    edges = {path.stem for path in off.glob("*.json")}
-    with explained(origin):
-        for path in origin.glob(f"*{SUFFIX}"):
-            if path.name.removesuffix(SUFFIX) not in edges:
-                path.unlink()
-    try:
-        return offer(off, sorted(edges), origin)
-    except SpringtideError:
-        with explained(origin):
-            for path in origin.glob(f"*{SUFFIX}"):
-                path.unlink()
-        raise
+    edges = sorted(path.stem for path in off.glob("*.json"))
+    if not edges and any(origin.glob(f"*{SUFFIX}")):
+        raise SpringtideError(f"{off}: has no bundles, so that edges that pull are not withdrawn; publish a round")
+    changed, failed = [], None
+    for edge in edges:
+        try:
+            changed += offer(off, [edge], origin)
+        except SpringtideError as error:
+            failed = error
+            with contextlib.suppress(OSError):
+                (origin / f"{edge}{SUFFIX}").unlink()
+    if failed is not None:
+        raise failed
+    return changed
