@@ -15,8 +15,9 @@ from springtide.errors import InputError, Problem, SpringtideError
 NAMESPACE = "springtide-bundle"
 # The principal of the publishers' keys in allowed_signers.
 SIGNER = "springtide"
-TIMEOUT_S = 30
-# Bundles that one process signs, within TIMEOUT_S also where an agent does.
+# An agent on a token takes half a second for a signature.
+TIMEOUT_S, EACH_S = 30, 1
+# Bundles that one process signs.
 AT_ONCE = 500
 # An armored signature by a 16384-bit RSA key is under 6 KB.
 MAX_BYTES = 64 * 1024
@@ -73,12 +74,15 @@ def _ssh_keygen(
             input=content,
             capture_output=True,
             check=False,
-            timeout=TIMEOUT_S,
+            timeout=TIMEOUT_S + EACH_S * len(files),
             start_new_session=True,
             env=environment,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         raise SpringtideError(f"ssh-keygen: {error}; install OpenSSH 8.2 or newer") from error
+    except subprocess.TimeoutExpired as error:
+        what = f"ssh-keygen: has not ended within {error.timeout:.0f} s"
+        raise SpringtideError(f"{what}; see whether the key waits for somebody, or its agent is slow") from error
 
 
 def _batched(names: Iterable[str], most: int) -> Iterator[list[str]]:
