@@ -26,10 +26,14 @@ SO_FAR = {
     "changed": {"type": "list", "elements": "str", "required": True},
     "failure": {"type": "str", "required": True},
 }
+OFFERED = {
+    "edges": {"type": "list", "elements": "str", "required": True},
+    "failure": {"type": "str", "required": True},
+}
 SPEC = {
     "rollout": {"type": "dict", "required": True, "options": ROLLOUT},
     "so_far": {"type": "dict", "required": True, "options": SO_FAR},
-    "offered": {"type": "list", "elements": "str"},
+    "offered": {"type": "dict", "options": OFFERED},
 }
 
 
@@ -52,7 +56,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
         return dict(result, changed=False, so_far=so_far)
 
     def _judge(
-        self, rollout: dict[str, Any], so_far: dict[str, Any], answers: dict[str, Any], offered: list[str] | None
+        self, rollout: dict[str, Any], so_far: dict[str, Any], answers: dict[str, Any], offered: dict[str, Any] | None
     ) -> dict[str, Any]:
         """Judges this wave and returns what is known after it; it is cleared where nothing is against it.
 
@@ -64,7 +68,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
         now_changed = [edge for edge in answers if edge not in bad and answers[edge]["changed"]]
         failure = f"not applied on {', '.join(bad)}" if bad else ""
         if offered is not None and not self._task.check_mode:
-            failure, now_changed = gate.not_pulled(answers), offered
+            failure, now_changed = offered["failure"] or gate.not_pulled(answers), offered["edges"]
         changed = so_far["changed"] + now_changed
         failure = self._stopped(folder) or failure
         if not self._task.check_mode:

@@ -68,9 +68,18 @@ options:
         type: str
         required: true
   offered:
-    description: Where edges pull, those that were offered another bundle.
-    type: list
-    elements: str
+    description: Where edges pull, what was offered.
+    type: dict
+    suboptions:
+      edges:
+        description: Edges that were offered another bundle.
+        type: list
+        elements: str
+        required: true
+      failure:
+        description: Why not all could be offered theirs; empty where they were.
+        type: str
+        required: true
 attributes:
   check_mode:
     description: Writes nothing and runs no gate.
