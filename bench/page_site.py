@@ -14,6 +14,7 @@ from typing import Any
 from lab import host
 from lab.collector import wait_until
 from lab.lab import Lab
+from lab.nginx import temporary
 
 PORT = 8000
 PAGE = "www.page.test"
@@ -117,11 +118,7 @@ http {{
     tcp_nopush on;
     tcp_nodelay on;
     add_header Cache-Control no-store;
-    client_body_temp_path {run}/body;
-    proxy_temp_path {run}/proxy;
-    fastcgi_temp_path {run}/fastcgi;
-    uwsgi_temp_path {run}/uwsgi;
-    scgi_temp_path {run}/scgi;
+    {temporary(run)}
     server {{
         listen {address}:{PORT};
         root {pages};

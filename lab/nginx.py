@@ -10,6 +10,7 @@ from lab import sizes
 from lab.topology import Address
 
 PORT = 80
+TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 
 def write_objects(directory: Path) -> None:
@@ -18,6 +19,11 @@ def write_objects(directory: Path) -> None:
     for size in {*sizes.PROBES, *chain.from_iterable(sizes.KINDS.values())}:
         with (directory / str(size)).open("wb") as file:
             file.truncate(size)
+
+
+def temporary(run: Path) -> str:
+    """Directives that keep all that nginx writes beside its logs below `run`."""
+    return "\n    ".join(f"{kind}_temp_path {run}/{kind};" for kind in TEMPORARY)
 
 
 def configuration(edge: str, addresses: Iterable[Address], run: Path, objects: Path) -> str:
@@ -46,11 +52,7 @@ http {{
     tcp_nodelay on;
     keepalive_timeout 3600s;
     keepalive_requests 1000000000;
-    client_body_temp_path {run}/body;
-    proxy_temp_path {run}/proxy;
-    fastcgi_temp_path {run}/fastcgi;
-    uwsgi_temp_path {run}/uwsgi;
-    scgi_temp_path {run}/scgi;
+    {temporary(run)}
     server {{
         {" ".join(listens)}
         location /o/ {{

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from lab.nginx import temporary
 from testkit.farm import Farm
 
 CONFIGURATION = """\
@@ -23,11 +24,7 @@ http {{
     access_log {run}/access.log looks;
     default_type application/octet-stream;
     keepalive_timeout 60s;
-    client_body_temp_path {run}/body;
-    proxy_temp_path {run}/proxy;
-    fastcgi_temp_path {run}/fastcgi;
-    uwsgi_temp_path {run}/uwsgi;
-    scgi_temp_path {run}/scgi;
+    {temporary}
     server {{
         listen {address}:{port}{tls};
         root {folder};
@@ -47,6 +44,7 @@ class Origin:
         self.url = f"{'https' if certificate else 'http'}://{address}:{self.port}"
         tls = f" ssl;\nssl_certificate {certificate};\nssl_certificate_key {certificate}" if certificate else ""
         places = {"run": self.run, "folder": self.folder, "address": address, "port": self.port, "tls": tls}
+        places["temporary"] = temporary(self.run)
         (self.run / "nginx.conf").write_text(CONFIGURATION.format(**places))
         self.server: subprocess.Popen[bytes] | None = None
 
@@ -117,6 +115,7 @@ def pullers(farm: Farm, origin: Origin, interval_s: int = 1) -> Iterator[dict[st
                 report = files.enter_context(reports[name].open("wb"))
                 running.append(subprocess.Popen(command, stdout=report, stderr=subprocess.DEVNULL))
             yield reports
+            assert all(one.poll() is None for one in running), "a pull has ended by itself"
         finally:
             for one in running:
                 one.terminate()
