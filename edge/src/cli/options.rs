@@ -58,8 +58,8 @@ Examples:
   springtide-edge pull --origin https://bundles.example/springtide
   springtide-edge pull --once                                  one look, as by hand
 
-It fetches ORIGIN/EDGE.bundle. An object that is missing changes nothing, nor does an origin that is away: what is
-applied stays until it expires. What was withdrawn here stays withdrawn until another bundle is offered.";
+It fetches ORIGIN/EDGE.bundle, within 15 seconds. An object that is missing changes nothing, nor does an origin that is
+away: what is applied stays until it expires. After a withdrawal here no bundle is taken that was made before it.";
 
 const STATUS: &str = "\
 Example:

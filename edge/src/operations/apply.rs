@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use super::chosen::{Chosen, name_unreached};
 use super::commit::commit;
+use super::given::Source;
 use super::repair::{load_state, repair};
 use super::report::{Counts, RefusedDestination, Report, partial, refused_list, rest, shown};
-use super::run::{Places, Run, Source, Uninterrupted, read_clock};
+use super::run::{Places, Run, Uninterrupted, read_clock};
 use super::verify::read;
 use super::withdraw::EXPIRED;
 use crate::bundle::Bundle;

@@ -16,8 +16,9 @@ use ureq::http::{HeaderValue, StatusCode, Uri, header};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::apply::{Applied, apply};
+use super::given::{Given, Source};
 use super::report::Report;
-use super::run::{Given, Places, Source, read_clock};
+use super::run::{Places, read_clock};
 use super::verify::read;
 use super::withdraw::{EXPIRED, TakenBack, withdraw};
 use crate::bundle::{Bundle, MAX_BYTES};
@@ -145,7 +146,7 @@ impl Origin {
         })
     }
 
-    /// Applies what is offered, if it is new. What could not be applied is fetched and tried again.
+    /// Applies what is offered, if it is new. What could not be applied is tried again.
     ///
     /// # Errors
     ///
@@ -200,15 +201,14 @@ impl Origin {
             Error::failed(format!("{url}: {}; {fix}", one_line(what)))
         };
         let mut request = self.agent.get(url);
-        // Content that was not taken may have been cut on its way.
-        let taken = self.offered.as_ref().filter(|offered| offered.taken);
-        if let Some(tag) = taken.and_then(|offered| offered.tag.as_ref()) {
+        let known = self.offered.as_ref();
+        if let Some(tag) = known.and_then(|offered| offered.tag.as_ref()) {
             request = request.header(header::IF_NONE_MATCH, tag);
         }
         let mut answer = request.call().map_err(|error| failed(&error.to_string()))?;
         match answer.status() {
             StatusCode::OK => {}
-            StatusCode::NOT_MODIFIED if taken.is_some() => return Ok(()),
+            StatusCode::NOT_MODIFIED if known.is_some() => return Ok(()),
             StatusCode::NOT_FOUND => {
                 self.offered = None;
                 return Ok(());
@@ -220,7 +220,10 @@ impl Origin {
         let content = body
             .read_to_vec()
             .map_err(|error| failed(&error.to_string()))?;
-        let tag = answer.headers().get(header::ETAG).cloned();
+        // Without its length, an answer that was cut on its way passes for whole: its tag must not keep the rest away.
+        let is_whole = answer.headers().contains_key(header::CONTENT_LENGTH);
+        let tag = answer.headers().get(header::ETAG).filter(|_| is_whole);
+        let tag = tag.cloned();
         match &mut self.offered {
             // A server without tags sends the same again.
             Some(known) if known.content == content => known.tag = tag,
@@ -238,7 +241,7 @@ impl Origin {
 }
 
 /// Looks at the origin every `interval`, at random a half of it earlier or later, so that a fleet does not come at once;
-/// never returns a value. After a failure it waits twice as long each time, a minute at most.
+/// never returns. After a failure it waits twice as long each time, up to [`LONGEST_PAUSE`].
 ///
 /// `report` gets what was applied, `complain` each failure once.
 pub fn pull(

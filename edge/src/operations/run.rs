@@ -1,6 +1,6 @@
 //! Parts that every step of a run needs.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
@@ -71,45 +71,6 @@ impl<'a> Run<'a> {
     /// Whether anything in the kernel carries our marks.
     pub(super) fn marked(&self) -> Result<bool> {
         Ok(self.program.stands() || !self.routing.marked()?.is_empty())
-    }
-}
-
-/// A bundle, and whose signature counts.
-#[derive(Clone, Copy)]
-pub struct Source<'a> {
-    /// The bundle.
-    pub bundle: Given<'a>,
-    /// None takes it on anybody's word.
-    pub allowed_signers: Option<&'a Path>,
-    /// This edge's name.
-    pub edge: &'a str,
-    /// Whether everything stays withdrawn that somebody withdrew since the bundle was made.
-    pub heeds_withdrawals: bool,
-}
-
-/// A bundle and its signature, as they come.
-#[derive(Clone, Copy)]
-pub enum Given<'a> {
-    /// The bundle's file; its signature is PATH.sig.
-    File(&'a Path),
-    /// Their bytes, and where those come from. The signature is empty where there is none.
-    Bytes {
-        /// In words.
-        from: &'a str,
-        /// The bundle.
-        content: &'a [u8],
-        /// Armored.
-        signature: &'a [u8],
-    },
-}
-
-impl Given<'_> {
-    /// Where it comes from, in words.
-    pub(super) fn shown(&self) -> String {
-        match self {
-            Self::File(path) => path.display().to_string(),
-            Self::Bytes { from, .. } => (*from).to_owned(),
-        }
     }
 }
 

@@ -1,18 +1,15 @@
 //! A bundle and its signature, without the kernel.
 
-use std::path::Path;
-
 use serde::Serialize;
 
+use super::given::Source;
 use super::report::Report;
-use super::run::{Given, Source, read_clock};
+use super::run::read_clock;
 use crate::bundle::{self, Bundle};
 use crate::clock::Clock;
-use crate::error::{Error, Result};
-use crate::files::read_regular;
+use crate::error::Result;
 use crate::instant;
 use crate::signature;
-use crate::text::reason;
 
 /// The report of `verify`.
 #[derive(Clone, Debug, Serialize)]
@@ -54,48 +51,14 @@ impl Report for Verified {
 
 /// The bundle, whose signature counts, and its bytes.
 pub(super) fn read(source: &Source<'_>, clock: &Clock) -> Result<(Bundle, Vec<u8>)> {
-    let shown = source.bundle.shown();
-    let raw = content(&source.bundle)?;
+    let (given, now) = (&source.bundle, clock.now());
+    let raw = given.content()?;
     if let Some(signers) = source.allowed_signers {
-        let now = clock.now();
-        match source.bundle {
-            Given::File(path) => {
-                let mut signed = path.as_os_str().to_owned();
-                signed.push(".sig");
-                let signed = Path::new(&signed);
-                let armored = || signature::read(signed);
-                let shown = signed.display().to_string();
-                signature::verify(&shown, &raw, armored, signers, now)?;
-            }
-            Given::Bytes { signature: b"", .. } => return Err(signature::missing(&shown)),
-            Given::Bytes {
-                signature: armored, ..
-            } => {
-                let armored = || Ok(armored.to_vec());
-                signature::verify(&shown, &raw, armored, signers, now)?;
-            }
-        }
+        let armored = || given.signature();
+        signature::verify(&given.shown_signature(), &raw, armored, signers, now)?;
     }
-    let bundle = bundle::parse(&raw, &shown, source.edge, clock.now())?;
+    let bundle = bundle::parse(&raw, &given.shown(), source.edge, now)?;
     Ok((bundle, raw))
-}
-
-fn content(given: &Given<'_>) -> Result<Vec<u8>> {
-    let path = match given {
-        Given::Bytes { content, .. } => return Ok(content.to_vec()),
-        Given::File(path) => path,
-    };
-    let (_, raw) = read_regular(path, bundle::MAX_BYTES).map_err(|error| {
-        let regular = error.kind() != std::io::ErrorKind::InvalidInput;
-        let fix = if regular {
-            "name a bundle that this user can read"
-        } else {
-            "name a bundle"
-        };
-        let shown = path.display();
-        Error::refused(format!("{shown}: file: {}; {fix}", reason(&error)))
-    })?;
-    Ok(raw)
 }
 
 /// Looks at a bundle as `apply` does, without the kernel. `at`: as if that were the time, seconds since the epoch.
