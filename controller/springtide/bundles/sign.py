@@ -15,7 +15,7 @@ from springtide.errors import InputError, Problem, SpringtideError
 NAMESPACE = "springtide-bundle"
 # The principal of the publishers' keys in allowed_signers.
 SIGNER = "springtide"
-# An agent on a token takes half a second for a signature.
+# Seconds for a process, and for each signature: an agent may ask a token for it.
 TIMEOUT_S, EACH_S = 30, 1
 # Bundles that one process signs.
 AT_ONCE = 500
