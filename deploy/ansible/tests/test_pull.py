@@ -93,6 +93,16 @@ def test_a_service_follows_the_origin_and_an_origin_that_is_away_takes_nothing_b
         assert errors.read_text().count("tried again") == 1, "one failure is reported once"
 
 
+def test_a_refused_bundle_is_not_sent_again_and_the_next_is_taken(edge: Edge, origin: Origin) -> None:
+    origin.put(NAME, Path(edge.write(bundle(FIRST))).read_bytes())
+    with service(edge, origin) as errors:
+        wait_for(lambda: origin.looks().count(f"304 /{NAME}.bundle") > 1, "it was sent again")
+        assert origin.looks().count(f"200 /{NAME}.bundle") == 1
+        assert errors.read_text().count("signature: is missing") == 1
+        origin.offer({NAME: edge.write(bundle(NEXT))})
+        wait_for(lambda: edge.windows() == NEXT, "the next was not taken")
+
+
 def test_what_was_withdrawn_here_stays_so_until_another_one_is_offered(edge: Edge, origin: Origin) -> None:
     origin.offer({NAME: edge.write(bundle(FIRST))})
     with service(edge, origin):
