@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.request
 from dataclasses import dataclass
 from typing import Any
+from urllib.error import HTTPError
 
 UNDER_WAY = ("running", "queued")
 STEP_UNDER_WAY = ("queued", "running", "restarting")
@@ -13,6 +15,9 @@ STEP_UNDER_WAY = ("queued", "running", "restarting")
 
 # Beside a load on all cores an answer has taken more than a minute: the bound is for a server that stands still.
 ANSWER_S = 300
+# SQLite refuses a write at once whose reads began before another write ended; Airflow then answers 500. A request that
+# may be repeated is.
+TRIES = 10
 
 
 @dataclass
@@ -29,8 +34,15 @@ class Api:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
         request = urllib.request.Request(f"{self.url}{path}", data, headers, method=method)  # noqa: S310 (ours)
-        with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:  # noqa: S310
-            return json.loads(answer.read() or "null")
+        for left in reversed(range(1 if method == "POST" else TRIES)):
+            try:
+                with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:  # noqa: S310
+                    return json.loads(answer.read() or "null")
+            except HTTPError as error:
+                if error.code != 500 or not left:
+                    raise OSError(f"{method} {path}: {error}") from error
+                time.sleep(1)
+        raise AssertionError("an answer or an error")
 
     def get(self, path: str) -> Any:
         return self.call("GET", f"/api/v2/{path}")
