@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+from .journal import Event
 
 # A gate waits for the store for a minute or two; one that answers nothing for longer has refused.
 GATE_LIMIT_S = 600
@@ -34,6 +36,29 @@ def not_pulled(answers: Mapping[str, object]) -> str:
         named = ", ".join(sorted(away + late))
         return f"most edges that were asked had not fetched their bundles: {named}; see `springtide-edge pull` there"
     return ""
+
+
+def last_rollout(events: Iterable[Event], publication: str) -> list[Event]:
+    """The events of a publication's last rollout. A run that continues one that was killed belongs to it."""
+    own = [event for event in events if event.publication == publication]
+    begun, over = 0, True
+    for number, event in enumerate(own):
+        if event.event == "rollback" or (event.event == "rollout" and event.verdict != "begun"):
+            over = True
+        elif event.event == "rollout" and over:
+            begun, over = number, False
+    return own[begun:]
+
+
+def cleared(events: Iterable[Event], publication: str) -> set[str]:
+    """Edges whose wave was cleared, and that nothing has changed since."""
+    found: set[str] = set()
+    for event in events:
+        if event.event in ("rollback", "withdraw", "drift"):
+            found.difference_update(event.edges)
+        elif (event.event, event.publication) == ("cleared", publication):
+            found.update(event.edges)
+    return found
 
 
 def run_gate(command: Sequence[str], tries: int, delay_s: float, limit_s: float = GATE_LIMIT_S) -> str:

@@ -39,6 +39,7 @@ EVENTS = (
     "rollout",
     "wave",
     "gate",
+    "cleared",
     "rollback",
     "withdraw",
     "drift",

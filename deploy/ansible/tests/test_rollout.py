@@ -42,7 +42,8 @@ def test_a_round_reaches_every_edge_and_a_second_run_changes_nothing(farm: Farm)
     assert {name[:2] for name in calls[0][1].split(",")} == {"eu", "am"}, "one canary for each region"
     assert farm.folder.resolved("current") == (folder / "edges").resolve()
     recorded = [(line["event"], line["verdict"]) for line in farm.journal()]
-    assert recorded == [("rollout", "begun"), ("wave", "applied"), ("wave", "applied"), ("rollout", "done")]
+    waves = [("wave", "applied"), ("cleared", "")] * 2
+    assert recorded == [("rollout", "begun"), *waves, ("rollout", "done")]
 
     refused = farm.play("rollout.yml", springtide_gate=True, springtide_gate_delay_s=200)
     assert refused.code == 2, refused.output

@@ -9,9 +9,11 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from testkit.farm import NEW, Farm, Node, wait_for
+from testkit.origin import Origin, pullers
 
 pytestmark = pytest.mark.root
 
@@ -115,3 +117,23 @@ def test_after_a_rollout_was_killed_the_next_run_brings_all_edges_to_one_state(f
         if running is not None and running.poll() is None:
             os.kill(running.pid, signal.SIGKILL)
             running.wait()
+
+
+@pytest.mark.parametrize("by", ["ssh", "pull"])
+def test_a_rollout_that_was_killed_in_a_gate_holds_that_gate_before_it_goes_on(farm: Farm, by: str) -> None:
+    """It is killed in the first gate of each wave: the gate's parent is the judge, and that one's is Ansible itself."""
+    calls = farm.directory / "calls"
+    once = f"cd {farm.directory}; [ -e $wave ] || {{ touch $wave; kill -9 $(ps -o ppid= -p $PPID) $PPID; }}"
+    gate = farm.script(f'echo "$wave $changed" >> {calls}; {once}')
+    settings: dict[str, Any] = {"springtide_gate": True, "springtide_gate_command": gate, "springtide_origin_wait_s": 5}
+    farm.publish()
+    with contextlib.ExitStack() as made:
+        if by == "pull":
+            origin = made.enter_context(Origin.made(farm.namespace, farm.directory, "10.99.0.1"))
+            (farm.publish_dir / "origin").symlink_to(origin.folder)
+            made.enter_context(pullers(farm, origin))
+        runs = [farm.play("rollout.yml", **settings) for _ in range(4)]
+    assert [run.code for run in runs] == [-signal.SIGKILL, -signal.SIGKILL, 0, 0], [run.output for run in runs]
+    held = [line.split() for line in calls.read_text().splitlines()]
+    assert [(wave, len(edges.split(","))) for wave, edges in held] == [("1", 2), ("1", 2), ("2", 3), ("2", 3)]
+    assert all(farm.windows().values())

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.root
 
 @pytest.mark.parametrize("wave", [1, 2])
 def test_a_gate_that_fails_rolls_back_every_edge(farm: Farm, wave: int) -> None:
-    """The journal goes behind the first wave's gate, so that the second is not judged; and behind the last one's."""
+    """The journal goes while the gate looks: then it is not recorded that the wave was cleared."""
     before = farm.hold()
     folder = farm.publish(farm.documents(NEW))
     journal = farm.publish_dir / "journal.jsonl"

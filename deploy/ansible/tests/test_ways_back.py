@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from springtide.bundles.published import PublishedBundles
 from springtide.publication.folder import PublishFolder
-from springtide.publication.gate import applied, run_gate
+from springtide.publication.gate import applied, cleared, run_gate
+from springtide.publication.journal import Event
 from springtide.publication.ways import WAYS, hold, way_back
 from springtide.publication.withdrawal import end_withdrawal, withdraw
 from testkit.edge import bundle
@@ -183,6 +184,17 @@ def test_a_gate_that_waits_is_tried_again_a_limited_number_of_times(tmp_path: Pa
     assert run_gate(gate, 1, 0) == "nothing, with exit code 3"
     assert run_gate(gate, 1, 0) == ""
     assert len(count.read_text()) == 3
+
+
+def test_what_was_cleared_is_so_until_something_is_taken_back() -> None:
+    events = [
+        Event("cleared", "one", edges=["ams-1", "nyc-1"]),
+        Event("cleared", "other", edges=["fra-1"]),
+        Event("drift", "one", "repaired", edges=["nyc-1"]),
+        Event("rollback", "one", "begun", edges=["ams-1", "nyc-1", "fra-1"]),
+    ]
+    known = [cleared(events[:number], "one") for number in range(5)]
+    assert known == [set(), {"ams-1", "nyc-1"}, {"ams-1", "nyc-1"}, {"ams-1"}, set()]
 
 
 @pytest.mark.parametrize(

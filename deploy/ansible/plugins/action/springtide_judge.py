@@ -81,16 +81,30 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
                 details={"changed": now_changed},
             )
             journal.append(folder, event)
-            if rollout["gate"] and now_changed and not failure:
-                every = [edge for each in rollout["waves"] for edge in each]
-                command = [*rollout["gate"], "--publication", rollout["name"], "--wave", str(number)]
-                command += ["--changed", ",".join(changed)]
-                command += ["--unchanged", ",".join(edge for edge in every if edge not in changed)]
-                refusal = gate.run_gate(command, rollout["gate_tries"], rollout["gate_delay_s"])
-                failure = self._stopped(folder) or (
-                    f"the gate after wave {number} answered {refusal}" if refusal else ""
-                )
+            failure = failure or self._gate(rollout, number, now_changed)
+            if not failure:
+                journal.append(folder, journal.Event("cleared", publication=rollout["name"], edges=wave))
         return {"cleared": number - bool(failure), "changed": changed, "failure": failure}
+
+    def _gate(self, rollout: dict[str, Any], number: int, now_changed: list[str]) -> str:
+        """Why the gate does not clear this wave. It is asked where something changed, now or in a run that was killed.
+
+        Raises OSError, SpringtideError.
+        """
+        if not rollout["gate"]:
+            return ""
+        folder, name, wave = Path(rollout["publish_dir"]), rollout["name"], rollout["waves"][number - 1]
+        events, _, _ = journal.read(folder)
+        begun = now_changed if gate.cleared(events, name).issuperset(wave) else wave
+        if not begun:
+            return ""
+        have = gate.cleared(gate.last_rollout(events, name), name).union(begun)
+        every = [edge for each in rollout["waves"] for edge in each]
+        command = [*rollout["gate"], "--publication", name, "--wave", str(number)]
+        command += ["--changed", ",".join(edge for edge in every if edge in have)]
+        command += ["--unchanged", ",".join(edge for edge in every if edge not in have)]
+        refusal = gate.run_gate(command, rollout["gate_tries"], rollout["gate_delay_s"])
+        return self._stopped(folder) or (f"the gate after wave {number} answered {refusal}" if refusal else "")
 
     @staticmethod
     def _stopped(folder: Path) -> str:
