@@ -222,8 +222,11 @@ def test_an_edge_with_many_connections_does_not_set_the_usual_rtt(home: Home, fo
 
 
 def test_the_rollout_and_not_the_wave_before_is_what_it_is_held_against(home: Home, folder: PublishFolder) -> None:
-    """Connections that the first wave opened on its canary are not what the second one's are compared with."""
-    events = (("rollout", "begun", ROUND - 1), ("wave", "applied", ROUND), ("wave", "applied", SINCE))
+    """Connections that the first wave opened on its canary are not what the second one's are compared with.
+
+    Nor are they where the rollout was killed after the first wave, and continued."""
+    begun, again = (("rollout", "begun", at) for at in (ROUND - 1, SINCE - 1))
+    events = (begun, ("wave", "applied", ROUND), again, ("wave", "applied", SINCE))
     for name, verdict, at in events:
         journal.append(folder.path, journal.Event(name, folder.rounds()[0], verdict, at_unix_s=at))
     fill(home, traffic("ams-1", SHORT_QUEUE, 100, 1), traffic("ams-2", SHORT_QUEUE, 10, 2))

@@ -27,6 +27,7 @@ from springtide.gate.judge import Judgement, Verdict, decide, destinations, look
 from springtide.jobs import audit
 from springtide.publication import journal
 from springtide.publication.folder import PublishFolder
+from springtide.publication.gate import last_rollout
 
 NO_DESTINATION = "these edges have no destination, before or after: nothing starts otherwise"
 CODES = {Verdict.GO: 0, Verdict.WAIT: 3, Verdict.ROLL_BACK: 4}
@@ -73,7 +74,7 @@ def gate(
     if not changed_edges:
         raise InputError([Problem("--changed", "edge", "none is named", "name the edges that have the new bundle")])
     path = folder.publication(publication)
-    events = _events(publish_dir, path.name)
+    events = last_rollout(journal.read(publish_dir)[0], path.name)
     since = _instant(since_text) if since_text else _applied_at(publish_dir, events, path.name)
     begun = min([since, *(event.at_unix_s for event in events if event.event == "rollout")])
     look = 1 + sum(
@@ -132,14 +133,6 @@ def _instant(text: str) -> int:
         return instants.parse(text)
     except ValueError as error:
         raise InputError([Problem("--since", "instant", str(error), "write it as 2026-01-02T03:05:00Z")]) from error
-
-
-def _events(publish_dir: Path, publication: str) -> list[journal.Event]:
-    """The events of the publication's last rollout."""
-    events, _, _ = journal.read(publish_dir)
-    own = [event for event in events if event.publication == publication]
-    begun = [number for number, event in enumerate(own) if (event.event, event.verdict) == ("rollout", "begun")]
-    return own[begun[-1] :] if begun else own
 
 
 def _applied_at(publish_dir: Path, events: list[journal.Event], publication: str) -> int:
