@@ -195,6 +195,18 @@ def test_what_edges_refuse_stops_the_rollout(tmp_path: Path) -> None:
         assert farm.windows() == dict.fromkeys(farm.edges, before)
 
 
+def test_a_rollback_that_an_edge_refuses_serves_the_others_and_fails(farm: Farm) -> None:
+    before = farm.hold()
+    folder = farm.publish(farm.documents(NEW))
+    assert farm.play("rollout.yml").code == 0
+    sign(folder / "back/eu-0.json", make_key(farm.directory / "unknown"))
+    back = farm.play("rollback.yml")
+    assert back.code == 2, back.output
+    assert "2 edges are back to what held before; withdrawn to the kernel default: eu-0" in back.output
+    assert farm.windows() == {**dict.fromkeys(farm.edges, before), "eu-0": {}}
+    assert farm.journal()[-1]["verdict"] == "partial"
+
+
 def test_an_edge_that_is_down_stops_the_rollout_and_the_others_go_back(farm: Farm) -> None:
     before = farm.hold()
     farm.publish(farm.documents(NEW))
