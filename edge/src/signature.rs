@@ -74,7 +74,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// Refusal of a bundle without a signature.
-pub fn missing(shown: &dyn std::fmt::Display) -> Error {
+fn missing(shown: &dyn std::fmt::Display) -> Error {
     let fix = "sign with `springtide bundle --sign-key`, push both files, or say --unsigned";
     let message = format!("{shown}: signature: is missing; {fix}");
     Error::refused_as(code::UNSIGNED, message)

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::bundle::MAX_BYTES;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, code};
 use crate::files::read_regular;
 use crate::signature;
 use crate::text::reason;
@@ -78,7 +78,15 @@ impl Given<'_> {
     pub(super) fn signature(&self) -> Result<Vec<u8>> {
         match self {
             Self::File(path) => signature::read(&signature_of(path)),
-            Self::Bytes { signature: b"", .. } => Err(signature::missing(&self.shown())),
+            Self::Bytes {
+                from,
+                signature: b"",
+                ..
+            } => {
+                let fix = "see what is served there";
+                let message = format!("{from}: what the origin sent is not a signed bundle; {fix}");
+                Err(Error::refused_as(code::UNSIGNED, message))
+            }
             Self::Bytes { signature, .. } => Ok(signature.to_vec()),
         }
     }
