@@ -55,7 +55,10 @@ def test_what_is_in_the_place_of_an_object_is_neither_waited_for_nor_written_thr
 
 def test_a_withdrawal_reaches_every_edge_that_can_be_offered_anything(tmp_path: Path, origin: Path) -> None:
     (origin / "others.bundle").write_bytes(b"of another fleet")
-    assert withdraw(tmp_path / "publish", tmp_path / "empty") == []
+    assert withdraw(tmp_path / "publish", tmp_path / "missing") == [], "nobody pulls"
+    (tmp_path / "link").symlink_to(tmp_path / "missing")
+    with pytest.raises(SpringtideError, match="link: is not a folder"):
+        withdraw(tmp_path / "publish", tmp_path / "link")
     with pytest.raises(SpringtideError, match="has no bundles, so that edges that pull are not withdrawn"):
         withdraw(tmp_path / "publish", origin)
     part(tmp_path / "publish/candidate/off", a=b"off", b=b"off", c=b"off")

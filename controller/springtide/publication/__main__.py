@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SpringtideError
+from . import offers
 from .folder import PublishFolder
 from .journal import Event
 from .record import EVENTS, PARTS, record
@@ -52,7 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     red = commands.add_parser("withdraw", help="let nothing be pushed, not even by a rollout that is running")
     red.add_argument("--reason", required=True, metavar="TEXT")
     commands.add_parser("end-withdrawal", help="push again")
-    for each in (line, red, commands.choices["end-withdrawal"]):
+    off = commands.add_parser("offer-default", help="offer every edge that pulls the kernel's default; prints whom")
+    off.add_argument("--origin", type=_folder, required=True, metavar="DIR", help="need not be there")
+    for each in (line, red, commands.choices["end-withdrawal"], off):
         each.add_argument("--publish-dir", type=_folder, required=True, metavar="DIR")
     return parser
 
@@ -65,6 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             withdraw(given.publish_dir, given.reason)
         elif given.command == "end-withdrawal":
             end_withdrawal(given.publish_dir)
+        elif given.command == "offer-default":
+            print(*offers.withdraw(given.publish_dir, given.origin), sep="\n")
         else:
             event = Event(
                 given.event,

@@ -67,10 +67,15 @@ def offered(part: Path, edge: str) -> bytes:
 
 
 def withdraw(publish_dir: Path, origin: Path) -> list[str]:
-    """Offer every edge of the newest publication the kernel's default. Returns the edges whose object is another one.
+    """Offer every edge of the newest publication the kernel's default. Returns the edges whose object is another one;
+    none where there is no origin, since nobody pulls.
 
     Raises SpringtideError where that failed for some. They are offered nothing then, if their object can be removed.
     """
+    if not os.path.lexists(origin):
+        return []
+    if not origin.is_dir():
+        raise SpringtideError(f"{origin}: is not a folder; make it, and let a web server serve it")
     off = publish_dir / CANDIDATE / OFF
     edges = sorted(path.stem for path in off.glob("*.json"))
     if not edges and any(origin.glob(f"*{SUFFIX}")):

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -293,3 +293,49 @@ def test_a_wave_that_is_not_offered_whole_is_not_cleared(farm: Farm) -> None:
     assert (failed.code, "cannot be written" in failed.output) == (2, True), failed.output
     assert farm.windows() == {name: {} for name in farm.edges}
     assert [line["verdict"] for line in farm.journal() if line["event"] == "wave"] == ["failed"]
+
+
+@contextmanager
+def silent(folder: Path) -> Iterator[None]:
+    """As a file server that is away: whoever looks into the folder waits, and only SIGKILL ends that."""
+    with Path("/dev/fuse").open("r+b", buffering=0) as nobody:
+        options = f"fd={nobody.fileno()},rootmode=40000,user_id=0,group_id=0"
+        command = ["mount", "-i", "-t", "fuse", "-o", options, "springtide-test", str(folder)]
+        subprocess.run(command, check=True, pass_fds=[nobody.fileno()])
+        try:
+            yield
+        finally:
+            subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@contextmanager
+def frozen(folder: Path) -> Iterator[None]:
+    """As a disk that hangs: it can be read, whoever writes waits, and not even SIGKILL ends that."""
+    image = folder.with_name("image")
+    with image.open("wb") as file:
+        file.truncate(8 << 20)
+    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
+    subprocess.run(["mount", "-o", "loop", str(image), str(folder)], check=True)
+    try:
+        subprocess.run(["fsfreeze", "--freeze", str(folder)], check=True)
+        try:
+            yield
+        finally:
+            subprocess.run(["fsfreeze", "--unfreeze", str(folder)], check=True)
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("hang", [silent, frozen])
+def test_an_origin_on_a_disk_that_hangs_does_not_hold_up_a_withdrawal(
+    farm: Farm, hang: Callable[[Path], AbstractContextManager[None]]
+) -> None:
+    """The play ends while the disk still hangs. A step has 15 s: on an edge one takes less than two."""
+    farm.hold()
+    origin = farm.directory / "served"
+    origin.mkdir()
+    (farm.publish_dir / "origin").symlink_to(origin)
+    with hang(origin):
+        gone = farm.play("withdraw.yml", springtide_step_s=15)
+    assert farm.windows() == {name: {} for name in farm.edges}
+    assert (gone.code, "every edge is withdrawn; STILL OFFERED" in gone.output) == (2, True), gone.output

@@ -15,7 +15,9 @@ options:
     type: path
     required: true
   state:
-    description: V(withdrawn) offers every edge the kernel's default, and nothing else.
+    description:
+      - V(withdrawn) offers every edge the kernel's default, and nothing else; without a folder, nothing.
+      - It does so in a process of its own, so that a task's C(timeout) ends the wait for a disk that hangs.
     type: str
     choices: [offered, withdrawn]
     default: offered
