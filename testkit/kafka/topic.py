@@ -81,12 +81,11 @@ def read_topic(bootstrap: str, topic: str) -> list[Message]:
 
     Raises KafkaException when the broker does not give them.
     """
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
-    try:
-        found = consumer.list_topics(topic, timeout=_WAIT_S).topics[topic]
+
+    def read(consumer: Consumer) -> list[Message]:
         messages = []
-        for partition in sorted(found.partitions):
-            low, high = _range(consumer, TopicPartition(topic, partition))
+        for partition in _partitions(consumer, topic):
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TRY_S)
             consumer.assign([TopicPartition(topic, partition, low)])
             # Offsets have gaps where the broker keeps marks of its own.
             while consumer.position([TopicPartition(topic, partition)])[0].offset < high and low < high:
@@ -97,25 +96,32 @@ def read_topic(bootstrap: str, topic: str) -> list[Message]:
                 text = key.decode() if isinstance(key, bytes) else key
                 messages.append(Message(partition, message.offset() or 0, text, message.value() or b""))
         return messages
-    finally:
-        consumer.close()
+
+    return _patiently(bootstrap, "reader", read)
 
 
-def _range(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
-    """The offsets that a partition has."""
-    return _patiently(lambda: consumer.get_watermark_offsets(partition, timeout=_TRY_S))
+def _partitions(consumer: Consumer, topic: str) -> list[int]:
+    """Their numbers. Raises KafkaException while one has no leader."""
+    found = consumer.list_topics(topic, timeout=_WAIT_S).topics[topic].partitions
+    if any(one.leader < 0 for one in found.values()):
+        raise KafkaException(f"{topic}: a partition has no leader")
+    return sorted(found)
 
 
-def _patiently(query: Callable[[], T]) -> T:
-    """A broker that has just come back needs a moment until it leads its partitions and groups."""
+def _patiently(bootstrap: str, group: str, query: Callable[[Consumer], T]) -> T:
+    """A broker that has just come back needs a moment until it leads its partitions and groups. A consumer that was
+    told that nobody leads may go on to say so for longer than that: each try has its own."""
     deadline = time.monotonic() + _WAIT_S
     while True:
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
         try:
-            return query()
+            return query(consumer)
         except KafkaException:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
+        finally:
+            consumer.close()
 
 
 def behind(bootstrap: str, topic: str, group: str) -> int:
@@ -123,15 +129,14 @@ def behind(bootstrap: str, topic: str, group: str) -> int:
 
     Raises KafkaException when the broker does not say.
     """
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
-    try:
-        numbers = consumer.list_topics(topic, timeout=_WAIT_S).topics[topic].partitions
+
+    def count(consumer: Consumer) -> int:
         left = 0
-        places = [TopicPartition(topic, number) for number in numbers]
-        for place in _patiently(lambda: consumer.committed(places, timeout=_TRY_S)):
-            low, high = _range(consumer, TopicPartition(topic, place.partition))
+        places = [TopicPartition(topic, number) for number in _partitions(consumer, topic)]
+        for place in consumer.committed(places, timeout=_TRY_S):
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, place.partition), timeout=_TRY_S)
             # A group that has committed nothing begins with the first message (a negative offset).
             left += high - max(low, place.offset)
         return left
-    finally:
-        consumer.close()
+
+    return _patiently(bootstrap, group, count)
