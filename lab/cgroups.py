@@ -82,8 +82,10 @@ def remove(known: state.State) -> int:
     if place.is_mount():
         # One by one first: a file system that somebody stands in would keep its pins.
         for path in place.iterdir():
-            # The kernel has files of its own there.
-            if path.is_dir():
+            # The kernel has files of its own there, and iproute2 leaves a link in any BPF file system that it finds.
+            if path.is_symlink():
+                path.unlink()
+            elif path.is_dir():
                 shutil.rmtree(path)
         host.run(["umount", "--lazy", str(place)])
     return sum(_remove(Path(path)) for path in known.cgroups)
