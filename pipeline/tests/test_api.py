@@ -1,4 +1,4 @@
-"""How Airflow's API is asked."""
+"""Requests to Airflow's API."""
 
 from __future__ import annotations
 

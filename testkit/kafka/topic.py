@@ -109,8 +109,8 @@ def _partitions(consumer: Consumer, topic: str) -> list[int]:
 
 
 def _patiently(bootstrap: str, group: str, query: Callable[[Consumer], T]) -> T:
-    """A broker that has just come back needs a moment until it leads its partitions and groups. A consumer that was
-    told that nobody leads may go on to say so for longer than that: each try has its own."""
+    """A broker that has just come back needs a moment until it leads its partitions and groups. A consumer that
+    knows of no leader may go on to say so for longer than that: each try has its own."""
     deadline = time.monotonic() + _WAIT_S
     while True:
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
