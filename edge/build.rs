@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use cbindgen::{Builder, Config, RenameRule, Style};
 
-const PROGRAMS: [&str; 3] = ["start", "copy", "restore"];
+const PROGRAMS: [&str; 4] = ["start", "copy", "listen", "restore"];
 const LAYOUT: &str = "../core/src/layout";
 /// Its includes: the kernel's types, by which BPF programs have those that cbindgen names.
 const TYPES: &str = "#include <linux/bpf.h>

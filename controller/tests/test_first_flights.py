@@ -243,7 +243,7 @@ def test_what_may_not_be_read_is_said_and_costs_no_sample(
     # Nobody who is not root and has no such right gets there.
     nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
     refused = subprocess.run(
-        [*nobody, "cat", str(program.pins / "v5/records")], capture_output=True, text=True, check=False
+        [*nobody, "cat", str(program.pins / "v6/records")], capture_output=True, text=True, check=False
     )
     assert "Permission denied" in refused.stderr
 

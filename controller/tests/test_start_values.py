@@ -199,7 +199,7 @@ def change_layout(program: Program, holder: Holder, end: End) -> None:
         assert result >= 0, os.strerror(ctypes.get_errno())
         return result
 
-    path = ctypes.create_string_buffer(str(program.pins / "v5/starts").encode())
+    path = ctypes.create_string_buffer(str(program.pins / "v6/starts").encode())
     attributes = (ctypes.c_uint64 * 2)(ctypes.addressof(path), 0)
     bpf_call, pidfd_open, pidfd_getfd = 321, 434, 438
     pinned = syscall(bpf_call, 7, ctypes.addressof(attributes), 16)  # BPF_OBJ_GET
@@ -208,8 +208,8 @@ def change_layout(program: Program, holder: Holder, end: End) -> None:
     value = ctypes.create_string_buffer(4096)
     element = (ctypes.c_uint64 * 4)(pinned, ctypes.addressof(key), ctypes.addressof(value), 0)
     syscall(bpf_call, 1, ctypes.addressof(element), 32)  # BPF_MAP_LOOKUP_ELEM
-    assert value[19] == b"\5"
-    value[19] = b"\6"
+    assert value[19] == b"\6"
+    value[19] = b"\7"
     syscall(bpf_call, 2, ctypes.addressof(element), 32)  # BPF_MAP_UPDATE_ELEM
     for descriptor in (pinned, process, key.value):
         os.close(descriptor)
@@ -250,7 +250,7 @@ def test_what_may_not_be_read_costs_no_sample(
     assert sum("what connections started with is not read" in line and "CAP_BPF" in line for line in log) == 1
 
     # Another map in its place.
-    pin = program.pins / "v5/starts"
+    pin = program.pins / "v6/starts"
     pin.unlink()
     create = f"bpftool map create {pin} type array key 4 value 64 entries 1 name other"
     subprocess.run(create.split(), check=True)

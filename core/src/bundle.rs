@@ -181,6 +181,9 @@ part! {
         optional handshake_timeout_ms: Option<u32>, within MIN_HANDSHAKE_TIMEOUT_MS.into()..=MAX_HANDSHAKE_TIMEOUT_MS.into();
         /// Initial congestion window, segments.
         optional initcwnd: Option<u32>, within 1..=MAX_WINDOW.into();
+        /// Segments that one of parity stands for. Instead of `copied_bytes` being sent twice, so many times more are sent with
+        /// parity.
+        optional parity_every: Option<u32>, within 2..=32;
         /// The destinations, like 10.77.2.0/24 or fd77:2::/48, in its shortest form.
         required prefix: Prefix;
         /// Receive window that is announced at first, segments.
@@ -202,6 +205,7 @@ impl Entry {
             default_resent: None,
             handshake_timeout_ms: None,
             initcwnd: None,
+            parity_every: None,
             prefix,
             receive_window: None,
             start_rate: None,

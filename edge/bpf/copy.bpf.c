@@ -29,6 +29,12 @@
 /* Bytes of copies that a CPU may owe, for connections that begin together. */
 #define MOST_OWED (256 * 1024)
 
+/* A packet of a perf ring has a length of 16 bits. */
+#define MOST_HANDED 60000
+#define PARITY_HEADERS 128
+/* linux/net.h: its packets are no traffic of the edge's that pays for copies. */
+#define SOCK_RAW 3
+
 /* Place of a segment's data in its connection. */
 struct segment {
 	__u32 sequence;
@@ -135,16 +141,24 @@ static __always_inline long clone(struct __sk_buff *skb, __u32 dscp)
 	return code;
 }
 
+/* Whether the owed bytes grow by so many, in 1/1000. */
+static __always_inline int has_room(struct copying *mine, __u64 cost)
+{
+	if (mine->owed + cost > MOST_OWED * 1000ULL) {
+		count(TOTAL_COPIES_REFUSED);
+		return 0;
+	}
+	return 1;
+}
+
 /* Whether it left. */
 static __always_inline int copy(struct __sk_buff *skb, struct copying *mine, __u32 segments, __u32 dscp)
 {
 	__u64 cost = (__u64)skb->len * 1000;
 	long code;
 
-	if (mine->owed + cost > MOST_OWED * 1000ULL) {
-		count(TOTAL_COPIES_REFUSED);
+	if (!has_room(mine, cost))
 		return 0;
-	}
 	code = clone(skb, dscp);
 	if (code && code != QUEUED) {
 		count(TOTAL_COPIES_REFUSED);
@@ -157,28 +171,57 @@ static __always_inline int copy(struct __sk_buff *skb, struct copying *mine, __u
 }
 
 /*
- * Data of a connection: what is sent for the first time, and begins where copies are wanted. Nothing more once anything was
+ * Hands a packet to the service that sends parity. What it pays for is the most that this may cost: each group that is open
+ * may be closed behind it.
+ */
+static __always_inline void hand_over(struct __sk_buff *skb, struct copying *mine, __u32 segments, __u32 every, __u32 dscp)
+{
+	struct sent sent = {.leaves_ns = skb->tstamp, .segment_bytes = skb->gso_size, .every = every, .dscp = dscp};
+	__u32 most = segments / every + PARITY_GROUPS;
+	/* With parity's own headers, and for the two blocks that a segment of unknown size may be in. */
+	__u64 cost = ((__u64)skb->len / segments + PARITY_HEADERS) * 1000 * (segments < most ? segments : most) +
+		     PARITY_HEADERS * 1000;
+	__u64 handed = skb->len < MOST_HANDED ? skb->len : MOST_HANDED;
+	int at = before_ip(skb);
+
+	if (!has_room(mine, cost))
+		return;
+	sent.ip_at = at;
+	if (at < 0 || bpf_perf_event_output(skb, &parity, BPF_F_CURRENT_CPU | handed << 32, &sent, sizeof(sent)))
+		count(TOTAL_COPIES_REFUSED);
+	else
+		mine->owed += cost;
+}
+
+/*
+ * Data of a connection: what is sent for the first time, and begins where copies are wanted. No copies once anything was
  * sent again: the D-SACKs of later copies would undo the sender's response to the loss (tcp_try_undo_dsack). Nothing without
- * SACK: the other end answers a copy with a duplicate acknowledgement, which then counts as a sign of loss.
+ * SACK: the other end answers a copy with a duplicate acknowledgement, which then counts as a sign of loss. Parity draws
+ * neither where nothing was lost.
  */
 static __always_inline void copy_data(struct __sk_buff *skb, struct bpf_sock *sk, struct copying *mine, __u32 dscp)
 {
 	struct start *start = bpf_sk_storage_get(&starts, sk, 0, 0);
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
 	struct segment one;
-	__u32 segments;
+	__u32 segments, every;
 
-	if (!start || !tcp || start->layout != LAYOUT || !start->copied_bytes ||
-	    start->sent_end - start->sequence >= start->copied_bytes)
+	if (!start || !tcp || start->layout != LAYOUT)
 		return;
-	if (tcp->total_retrans != start->resent || !BPF_CORE_READ_BITFIELD(tcp, rx_opt.sack_ok))
+	every = start->parity_every;
+	/* So many more bytes have parity for what their copies would cost. */
+	if (start->sent_end - start->sequence >= start->copied_bytes * (every ? every : 1))
+		return;
+	if (!every && (tcp->total_retrans != start->resent || !BPF_CORE_READ_BITFIELD(tcp, rx_opt.sack_ok)))
 		return;
 	one = segment_of(skb);
 	if (!one.bytes || (__s32)(one.sequence - start->sent_end) < 0)
 		return;
 	start->sent_end = one.sequence + one.bytes;
 	segments = skb->gso_segs ? skb->gso_segs : 1;
-	if (copy(skb, mine, segments, dscp))
+	if (every)
+		hand_over(skb, mine, segments, every, dscp);
+	else if (copy(skb, mine, segments, dscp))
 		start->copied_segments += segments;
 }
 
@@ -196,9 +239,11 @@ int springtide_copy(struct __sk_buff *skb)
 	common = settings_in_force();
 	if (!common)
 		return GO_ON;
+	full = bpf_sk_fullsock(sk);
+	if (full && full->type == SOCK_RAW)
+		return GO_ON;
 	paid = (__u64)skb->len * common->copies_permille;
 	mine->owed = mine->owed > paid ? mine->owed - paid : 0;
-	full = bpf_sk_fullsock(sk);
 	if (full) {
 		copy_data(skb, full, mine, common->copies_dscp);
 	} else if (mine->synack && bpf_get_socket_cookie(skb) == mine->synack) {

@@ -138,10 +138,18 @@ struct {
 	__uint(max_entries, 1 << 20);
 } records SEC(".maps");
 
+/* Packets of which parity is to be sent (struct sent, and their bytes); nobody reads them where no such service runs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	__uint(key_size, sizeof(int));
+	__uint(value_size, sizeof(int));
+} parity SEC(".maps");
+
 /* Has the compiler describe (BTF) what no map names, so that a test finds it. The section is none that becomes a map. */
 const struct {
 	struct entry entry;
 	struct record record;
+	struct sent sent;
 	enum total total;
 } *described SEC(".types");
 

@@ -81,6 +81,7 @@ static __always_inline void fill(struct bpf_sock_ops *ctx, struct bpf_sock *sk, 
 	if (recovers(ctx, entry, common)) {
 		start->handshake_timeout_ms = entry->handshake_timeout_ms;
 		start->copied_bytes = entry->copied_bytes;
+		start->parity_every = entry->parity_every;
 	}
 	start->sent_end = start->sequence;
 	if (algorithm > 0 && algorithm <= ALGORITHMS) {

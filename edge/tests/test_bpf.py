@@ -302,7 +302,7 @@ print(1)
 def test_a_full_map_of_prefixes_leaves_further_ones_alone_and_fails_no_connection(program: Program) -> None:
     program.apply({"entries": [entry("127.0.0.0/8", initcwnd=20), entry("::1/128", initcwnd=21)]})
     assert ask(program, "print(window(pair('::1')[0]))") == 21
-    bpf.fill(program.pins / "v5/states")
+    bpf.fill(program.pins / "v6/states")
     assert ask(program, "print(window(pair('127.0.0.1')[0]))") == 10
     assert program.status()["totals"]["no_state"] == 2
     assert ask(program, "print(window(pair('::1')[0]))") == 21, "a prefix that is known goes on"
@@ -414,7 +414,7 @@ print(json.dumps(algorithm(opener)))
 
 def test_what_others_did_is_drift_and_repaired(program: Program) -> None:
     bundle = {"entries": [entry("127.0.0.0/8", initcwnd=30)]}
-    pins = program.pins / "v5"
+    pins = program.pins / "v6"
 
     def repaired(drift: str, how: str) -> None:
         status = program.status()
@@ -436,8 +436,8 @@ def test_what_others_did_is_drift_and_repaired(program: Program) -> None:
     repaired("not on the cgroup", "attached")
     (pins / "totals").unlink()
     repaired("map totals is gone", "new")
-    (program.pins / "v5-new").mkdir()
-    repaired("v5-new", "kept")
+    (program.pins / "v6-new").mkdir()
+    repaired("v6-new", "kept")
 
 
 def test_an_upgrade_has_no_gap_and_keeps_counters(program: Program) -> None:
@@ -454,7 +454,7 @@ def test_an_upgrade_has_no_gap_and_keeps_counters(program: Program) -> None:
     try:
         for _ in range(5):
             # As an older command leaves it: another object's hash stands in `about`.
-            about = program.pins / "v5/about"
+            about = program.pins / "v6/about"
             text = subprocess.run(
                 ["bpftool", "-j", "map", "dump", "pinned", about], capture_output=True, text=True, check=True
             )

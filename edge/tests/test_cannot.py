@@ -124,7 +124,7 @@ def test_what_is_attached_already_stays(host: Host, case: str) -> None:
 
 def test_more_prefixes_than_there_is_room_for_are_left_alone_and_said(host: Host) -> None:
     assert host.run("apply", host.document()).code == 0
-    bpf.fill(host.pins / "v5/states")
+    bpf.fill(host.pins / "v6/states")
     with host.load() as seen:
         status = host.run("status")
         assert host.windows() == [10, 10]
@@ -150,7 +150,7 @@ def test_another_build_takes_over_under_load(host: Host, tmp_path: Path) -> None
 
     def program() -> int:
         link = subprocess.run(
-            ["bpftool", "-j", "link", "show", "pinned", str(host.pins / "v5/link")],
+            ["bpftool", "-j", "link", "show", "pinned", str(host.pins / "v6/link")],
             check=True,
             capture_output=True,
             text=True,

@@ -115,7 +115,7 @@ def test_past_its_time_a_bundle_does_nothing_though_no_command_runs(host: Host) 
 
 def test_a_program_that_was_detached_is_drift_and_is_put_back(host: Host) -> None:
     assert host.run("apply", host.document()).code == 0
-    link = str(host.pins / "v5/link")
+    link = str(host.pins / "v6/link")
     for take, drift in (
         (["bpftool", "link", "detach", "pinned", link], "the program is not on the cgroup"),
         (["rm", link], "the program's link is gone"),
@@ -148,10 +148,10 @@ def test_pins_that_are_gone_were_taken_away_and_only_an_apply_brings_them_back(h
 def test_a_set_of_another_version_is_replaced_without_a_gap(host: Host) -> None:
     assert host.run("apply", host.document()).code == 0
     with host.load() as seen:
-        (host.pins / "v5").rename(host.pins / "v0")
+        (host.pins / "v6").rename(host.pins / "v0")
         assert host.run("status").code == 3
         assert host.run("follow").report["changed"] is True
-        assert [path.name for path in host.pins.iterdir()] == ["v5"]
+        assert [path.name for path in host.pins.iterdir()] == ["v6"]
         assert host.run("status").code == 0
         assert host.windows() == [60, 40]
     assert [set(counter) for counter in seen] == [{"60"}, {"40"}]
@@ -205,7 +205,7 @@ def test_what_somebody_else_keeps_among_the_pins_stops_nothing(host: Host) -> No
 
 def test_what_could_not_be_done_is_reported(host: Host) -> None:
     assert host.run("apply", host.document()).code == 0
-    (host.pins / "v5").rename(host.pins / "v0")
+    (host.pins / "v6").rename(host.pins / "v0")
     # Another map under its name.
     (host.pins / "v0/about").unlink()
     subprocess.run(["bpftool", "map", "pin", "pinned", host.pins / "v0/totals", host.pins / "v0/about"], check=True)
@@ -215,7 +215,7 @@ def test_what_could_not_be_done_is_reported(host: Host) -> None:
 
 def test_other_programs_on_the_same_connections_are_named_and_noted(host: Host) -> None:
     assert host.run("apply", host.document()).code == 0
-    noted = ["bpftool", "-j", "map", "lookup", "pinned", str(host.pins / "v5/about"), "key", "0", "0", "0", "0"]
+    noted = ["bpftool", "-j", "map", "lookup", "pinned", str(host.pins / "v6/about"), "key", "0", "0", "0", "0"]
 
     def others() -> int:
         value = json.loads(subprocess.run(noted, check=True, capture_output=True, text=True).stdout)["value"]
@@ -411,7 +411,7 @@ def test_a_service_mends_and_tells_systemd(host: Host, tmp_path: Path) -> None:
         with subprocess.Popen(host.command("run"), stdout=subprocess.DEVNULL, env=environment) as service:
             try:
                 assert systemd.recv(1000) == b"READY=1\nWATCHDOG=1\nSTATUS=follow: unchanged\n"
-                (host.pins / "v5/link").unlink()
+                (host.pins / "v6/link").unlink()
                 assert b"mended: the program's link is gone" in systemd.recv(1000), "after half the watchdog's time"
                 assert host.windows() == [60, 40]
             finally:
@@ -427,7 +427,7 @@ def test_the_units_capabilities_suffice_to_put_it_back(host: Host, unit: Path) -
     [names] = re.findall(r"^CapabilityBoundingSet=(.*)$", unit.read_text(), re.M)
     only = "-all," + ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in names.split())
     assert host.run("apply", host.document()).code == 0
-    (host.pins / "v5/link").unlink()
+    (host.pins / "v6/link").unlink()
     command = host.command("follow")
     at = command.index(str(PROGRAM))
     command[at:at] = ["setpriv", "--no-new-privs", f"--bounding-set={only}", f"--inh-caps={only}"]

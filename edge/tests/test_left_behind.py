@@ -75,7 +75,7 @@ def held(program: Program, *, elsewhere: bool = False) -> Iterator[Held]:
 def test_a_pin_that_is_missing_keeps_no_cap_alive(program: Program, gone: tuple[str, ...]) -> None:
     with held(program) as connection:
         for name in gone:
-            (program.pins / "v5" / name).unlink()
+            (program.pins / "v6" / name).unlink()
         done = program.withdraw()
         assert connection.rates() == [NO_CAP, NO_CAP]
         assert (done["lifted"], done["warnings"]) == (2, []), done["warnings"]
@@ -84,7 +84,7 @@ def test_a_pin_that_is_missing_keeps_no_cap_alive(program: Program, gone: tuple[
 def test_where_nothing_leads_to_the_map_of_connections_it_is_said_how_many_may_keep_a_cap(program: Program) -> None:
     with held(program) as silent:
         for name in ("link", "starts"):
-            (program.pins / "v5" / name).unlink()
+            (program.pins / "v6" / name).unlink()
         done = program.withdraw()
         assert min(silent.rates()) < NO_CAP
         assert "at most 2 connections keep a cap" in done["warnings"][0]
@@ -110,7 +110,7 @@ def test_what_cannot_be_entered_is_said(program: Program) -> None:
 def test_a_set_that_a_killed_step_left_is_settled_by_whoever_removes_it(program: Program) -> None:
     for again in (True, False):
         with held(program) as connection:
-            (program.pins / "v5").rename(program.pins / "v5-old")
+            (program.pins / "v6").rename(program.pins / "v6-old")
             done = program.apply({"entries": ENTRIES}) if again else program.withdraw()
             assert done["warnings"] == []
             assert connection.rates() == [NO_CAP, NO_CAP]
@@ -125,7 +125,7 @@ def test_what_is_not_ours_in_the_place_of_the_pins_or_among_them_is_not_removed(
     assert [path.name for path in program.pins.iterdir()] == ["theirs"]
     (program.pins / "theirs").rmdir()
     program.pins.rmdir()
-    kept = tmp_path / "v5" / "kept"
+    kept = tmp_path / "v6" / "kept"
     kept.parent.mkdir()
     kept.touch()
     program.pins.symlink_to(tmp_path)
@@ -141,7 +141,7 @@ def test_what_is_not_ours_in_the_place_of_the_pins_or_among_them_is_not_removed(
 def test_another_versions_caps_are_lifted_on_silent_connections_too(program: Program) -> None:
     program.apply({"entries": ENTRIES, "lift_bytes": 1 << 30})
     with held(program) as connection:
-        (program.pins / "v5").rename(program.pins / "v0")
+        (program.pins / "v6").rename(program.pins / "v0")
         done = program.withdraw()
         assert connection.rates() == [NO_CAP, NO_CAP]
         assert (done["lifted"], done["warnings"]) == (2, [])

@@ -101,8 +101,8 @@ def test_a_directory_that_is_not_there_stops_nothing_and_is_said_once(host: Host
             )
             # It mends what others do all the while, also a second time.
             for _ in range(2):
-                (host.pins / "v5/link").unlink()
-                wait_until("link that is mended", (host.pins / "v5/link").exists)
+                (host.pins / "v6/link").unlink()
+                wait_until("link that is mended", (host.pins / "v6/link").exists)
             folder.mkdir()
             wait_until("file of metrics", (folder / "edge.prom").exists)
             assert values(folder / "edge.prom")["files_missed_total"] >= 2

@@ -138,7 +138,7 @@ def test_the_maps_of_a_program_from_before_there_was_opting_out_are_replaced(pro
     bundle = {"entries": [entry("127.0.0.0/8", initcwnd=40)], "opted_out": [{"port": 7443}]}
     program.apply(bundle)
     for name in ("left_alone", "opted_out"):
-        (program.pins / "v5" / name).unlink()
+        (program.pins / "v6" / name).unlink()
     assert "the map left_alone is gone" in program.status()["drift"]
     assert program.apply(bundle)["program"] == "new"
     code = "print(json.dumps([window(served(port, '127.0.0.1')[1]) for port in (7443, 7444)]))"

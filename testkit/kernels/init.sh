@@ -48,7 +48,7 @@ accepted() {
     sleep 1; ss -tinH state established sport = :6000
 }
 starts() { echo "$2" | grep -q "cwnd:$3 "; check "$1" $? "wanted cwnd:$3, ss says $2"; }
-program() { bpftool -j link show pinned /sys/fs/bpf/springtide/v5/link | sed 's/.*"prog_id":\([0-9]*\).*/\1/'; }
+program() { bpftool -j link show pinned /sys/fs/bpf/springtide/v6/link | sed 's/.*"prog_id":\([0-9]*\).*/\1/'; }
 no_route() { [ -z "$(ip route show table 201 2>/dev/null)$(ip rule | grep 201)" ]; check "$1" $? "$(ip rule)"; }
 
 if [ -e /only_loads ]; then

@@ -20,6 +20,8 @@ pub const OWN_SIDES: usize = 64;
 pub const RECOVERY_CONTROL: u32 = 100;
 /// The kernel's timeout of a handshake, milliseconds (TCP_TIMEOUT_INIT).
 pub const HANDSHAKE_DEFAULT_MS: u32 = 1000;
+/// Groups of parity that are open at once: neighbouring segments are in different ones.
+pub const PARITY_GROUPS: u32 = 4;
 
 /// Bytes/s: above it 4 bytes of SO_MAX_PACING_RATE mean no cap.
 const LARGEST_RATE: u64 = u32::MAX as u64 - 1;
@@ -67,8 +69,10 @@ pub struct Entry {
     pub copied_bytes: u16,
     /// Time after which a SYN or a SYN-ACK is sent again, milliseconds; 0 is the kernel's.
     pub handshake_timeout_ms: u16,
+    /// Segments that one of parity stands for, in place of copies; 0 is copies.
+    pub parity_every: u8,
     /// Zeros.
-    pub padding: [u8; 4],
+    pub padding: [u8; 3],
 }
 
 impl Entry {
@@ -98,6 +102,9 @@ impl Entry {
             copied_bytes: entry
                 .copied_bytes
                 .map_or(0, |bytes| u16::try_from(bytes).unwrap_or(u16::MAX)),
+            parity_every: entry
+                .parity_every
+                .map_or(0, |segments| u8::try_from(segments).unwrap_or(0)),
             ..Self::default()
         }
     }

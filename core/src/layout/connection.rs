@@ -141,6 +141,26 @@ pub struct Start {
     pub sent_end: u32,
     /// Segments that were sent twice.
     pub copied_segments: u32,
+    /// Copy of [`Entry::parity_every`](super::Entry::parity_every).
+    pub parity_every: u8,
+    /// Zeros.
+    pub padding: [u8; 7],
+}
+
+/// A packet of which parity is to be sent, whose bytes follow.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Sent {
+    /// CLOCK_MONOTONIC, nanoseconds: when it leaves at the earliest; 0 is now.
+    pub leaves_ns: u64,
+    /// Bytes of data in each of its segments, but for the last; 0 where it is one.
+    pub segment_bytes: u32,
+    /// Place of its IP header.
+    pub ip_at: u16,
+    /// Segments that one of parity stands for.
+    pub every: u8,
+    /// DSCP of parity; 0 is none.
+    pub dscp: u8,
 }
 
 /// A connection's first flights, written as it closes. Times in microseconds since it was established, 0 never. The

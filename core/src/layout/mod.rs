@@ -17,7 +17,7 @@ pub use connection::*;
 pub use state::*;
 
 /// Version of all that is here; the directory of the program's pins is named after it.
-pub const LAYOUT: u8 = 5;
+pub const LAYOUT: u8 = 6;
 
 /// An IPv6 address, or an IPv4 one as ::ffff:a.b.c.d, as the kernel shows it on a socket of both families too; its
 /// words are in network byte order.

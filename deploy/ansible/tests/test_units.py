@@ -23,7 +23,7 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
     for unit in UNITS:
         copies.append(tmp_path / unit.name)
         copies[-1].write_text(re.sub("|".join(PROGRAMS), str(PROGRAM), unit.read_text()))
-    assert len(copies) == 20
+    assert len(copies) == 21
     command = ["systemd-analyze", "verify", "--man=no", *map(str, copies)]
     environment = {**os.environ, "SYSTEMD_LOG_LEVEL": "warning"}
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
@@ -39,6 +39,7 @@ def test_the_units_run_commands_that_there_are() -> None:
     ]
     assert sorted(found) == [
         f"{INSTALLED} follow",
+        f"{INSTALLED} parity",
         f"{INSTALLED} probe --serve [::]:8017",
         f"{INSTALLED} probe --targets /etc/springtide/probe-targets",
         f"{INSTALLED} pull",

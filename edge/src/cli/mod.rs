@@ -146,6 +146,7 @@ fn run(command: Command) -> Result<Answer> {
             signed,
             dry_run,
         } => apply(common, signed, *dry_run, &places),
+        Command::Parity { key, port, .. } => match operations::parity(&places, key, *port)? {},
         Command::Pull { common, pulling } => pull(common, pulling, &places),
         Command::Verify { common, signed, at } => {
             let edge = edge_name(common.edge.as_deref())?;

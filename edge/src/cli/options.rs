@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use prometheus::proto::MetricType;
 
-use crate::operations::{self, PULL_INTERVAL_S, WATCH_INTERVAL_S};
+use crate::operations::{self, PARITY_PORT, PULL_INTERVAL_S, WATCH_INTERVAL_S};
 use crate::probe;
 
 pub(super) const PROGRAM: &str = "springtide-edge";
@@ -21,6 +21,7 @@ Examples:
   springtide-edge follow                             from a timer: one pass of watch
   springtide-edge run                                a service in place of both, which tells systemd of every pass
   springtide-edge pull                               a service: fetch this edge's bundles, and apply them
+  springtide-edge parity                             a service: data that was lost between PoPs is back by parity
   springtide-edge withdraw                           everything out, the host as it was
   springtide-edge withdraw --forget-round            with the clock set right: take new rounds again
   springtide-edge verify ams-1.json                  only a look at the bundle and its signature
@@ -60,6 +61,14 @@ Examples:
 
 It fetches ORIGIN/EDGE.bundle, within 15 seconds. An object that is missing changes nothing, nor does an origin that is
 away: what is applied stays until it expires. After a withdrawal here no bundle is taken that was made before it.";
+
+const PARITY: &str = "\
+Examples:
+  openssl rand -hex 32 > /etc/springtide/parity.key            one key, the same on all edges
+  springtide-edge parity
+
+It sends parity of connections whose entries have parity_every, to the other end's port of UDP, and rebuilds here what was
+lost on its way from edges with the same key. `status` and the metrics of `watch` tell its counts.";
 
 const STATUS: &str = "\
 Example:
@@ -202,6 +211,22 @@ pub(super) enum Command {
         #[command(flatten)]
         pulling: Pulling,
     },
+    /// Send parity of data to other PoPs, and rebuild data from them that was lost
+    #[command(after_help = PARITY)]
+    Parity {
+        #[command(flatten)]
+        common: Common,
+        /// The secret of the fleet's edges: 32 bytes or more
+        #[arg(
+            long,
+            value_name = "FILE",
+            default_value = "/etc/springtide/parity.key"
+        )]
+        key: PathBuf,
+        /// Port of UDP, the same on all edges
+        #[arg(long, value_name = "PORT", default_value_t = PARITY_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+        port: u16,
+    },
     /// A look at a bundle and its signature, without the kernel and without privileges
     Verify {
         #[command(flatten)]
@@ -277,6 +302,7 @@ impl Command {
             Self::Check { .. } => "check",
             Self::Apply { .. } => "apply",
             Self::Pull { .. } => "pull",
+            Self::Parity { .. } => "parity",
             Self::Verify { .. } => "verify",
             Self::Status { .. } => "status",
             Self::Withdraw { .. } => "withdraw",
@@ -293,6 +319,7 @@ impl Command {
             Self::Check { common }
             | Self::Apply { common, .. }
             | Self::Pull { common, .. }
+            | Self::Parity { common, .. }
             | Self::Verify { common, .. }
             | Self::Status { common }
             | Self::Withdraw { common, .. }

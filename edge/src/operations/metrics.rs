@@ -8,6 +8,7 @@ use prometheus::TextEncoder;
 use prometheus::proto::MetricType::{COUNTER, GAUGE};
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 
+use super::parity::{Counts, counts};
 use super::pull::answered;
 use super::run::{Places, read_clock};
 use crate::clock::Clock;
@@ -196,6 +197,32 @@ pub const METRICS: &[(&str, MetricType, &str)] = &[
         COUNTER,
         "Copies that were left out, as the budget was spent.",
     ),
+    (
+        "parity_total",
+        COUNTER,
+        "Datagrams of parity that were sent, since its service began.",
+    ),
+    ("parity_bytes_total", COUNTER, "Bytes of these."),
+    (
+        "parity_received_total",
+        COUNTER,
+        "Datagrams of parity that came.",
+    ),
+    (
+        "parity_repaired_total",
+        COUNTER,
+        "Blocks of data that were lost on their way here, and are back by parity.",
+    ),
+    (
+        "parity_lost_total",
+        COUNTER,
+        "Groups of blocks of which parity brought nothing back.",
+    ),
+    (
+        "parity_refused_total",
+        COUNTER,
+        "Datagrams that are not the fleet's.",
+    ),
     ("records_total", COUNTER, "First-flight records written."),
     (
         "records_lost_total",
@@ -308,10 +335,26 @@ pub fn measure(places: &Places, succeeded: bool) -> Result<Metrics> {
     if let Some(since) = since {
         found.one("origin_time_seconds", since.as_secs());
     }
+    if let Some(counts) = counts(&places.run) {
+        of_parity(&mut found, counts);
+    }
     if let Some(program) = &program {
         of_program(&mut found, program);
     }
     Ok(found)
+}
+
+fn of_parity(found: &mut Metrics, counts: Counts) {
+    for (name, number) in [
+        ("parity_total", counts.sent),
+        ("parity_bytes_total", counts.sent_bytes),
+        ("parity_received_total", counts.received),
+        ("parity_repaired_total", counts.repaired),
+        ("parity_lost_total", counts.lost),
+        ("parity_refused_total", counts.refused),
+    ] {
+        found.one(name, number);
+    }
 }
 
 fn of_claim(found: &mut Metrics, claim: &Claim) {
@@ -455,6 +498,7 @@ springtide_edge_routes 3
     fn every_number_of_the_program_is_described() {
         let mut metrics = Metrics::default();
         of_program(&mut metrics, &bpf::Status::default());
+        of_parity(&mut metrics, Counts::default());
         for (name, ..) in &metrics.0 {
             assert!(METRICS.iter().any(|(known, ..)| known == name), "{name}");
         }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::chosen::by_routes;
+use super::parity;
 use super::report::{RefusedDestination, Report, refused_list, rest};
 use super::run::{Places, Run, read_clock};
 use super::withdraw::TAKEN_AWAY;
@@ -32,6 +33,8 @@ pub struct Status {
     routes: usize,
     /// The eBPF program, where anything of it is there.
     program: Option<bpf::Status>,
+    /// Parity, where its service has run since the host did.
+    parity: Option<parity::Counts>,
     drift: Vec<Drift>,
     notes: Vec<String>,
     in_sync: bool,
@@ -90,6 +93,12 @@ impl Report for Status {
         };
         lines.push(format!("routes: {} in the kernel, {sync}", self.routes));
         lines.extend(self.program.iter().flat_map(program_lines));
+        lines.extend(self.parity.map(|counts| {
+            format!(
+                "parity: {} datagrams ({} bytes) sent; {} came, which brought {} blocks back, and nothing in {} cases",
+                counts.sent, counts.sent_bytes, counts.received, counts.repaired, counts.lost
+            )
+        }));
         let shown = |text: &Option<String>| text.clone().unwrap_or_else(|| "nothing".to_owned());
         let drift = |one: &Drift| {
             format!(
@@ -211,6 +220,7 @@ pub fn status(places: &Places) -> Result<Status> {
         routes: actual.routes.len(),
         in_sync: drift.is_empty() && notes.is_empty() && !overdue,
         program,
+        parity: parity::counts(&places.run),
         drift,
         notes,
     })

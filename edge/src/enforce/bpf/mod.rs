@@ -4,21 +4,22 @@
 //! that must outlive a process is pinned in one directory of a BPF file system:
 //!
 //! ```text
-//! PINS/v5/link       the program on its cgroup
-//! PINS/v5/bundle     one slot: a trie of prefixes, both families; swapped in one write
-//! PINS/v5/settings   what a generation's entries share: deadline, lift, brake, shares
-//! PINS/v5/left_alone of a generation: ports and networks of this host that are left alone
-//! PINS/v5/about      which generation is in force
-//! PINS/v5/states     per prefix that has seen connections: budget, brake, counters
-//! PINS/v5/starts     what each connection started with (socket storage)
-//! PINS/v5/totals     counters of the whole program
-//! PINS/v5/opted_out  how many connections were, for that
-//! PINS/v5/records    first flights (ring buffer)
-//! PINS/v5/copying    bytes of copies that each CPU owes
-//! PINS/v5/copies-N   the program that copies, on device N
+//! PINS/v6/link       the program on its cgroup
+//! PINS/v6/bundle     one slot: a trie of prefixes, both families; swapped in one write
+//! PINS/v6/settings   what a generation's entries share: deadline, lift, brake, shares
+//! PINS/v6/left_alone of a generation: ports and networks of this host that are left alone
+//! PINS/v6/about      which generation is in force
+//! PINS/v6/states     per prefix that has seen connections: budget, brake, counters
+//! PINS/v6/starts     what each connection started with (socket storage)
+//! PINS/v6/totals     counters of the whole program
+//! PINS/v6/opted_out  how many connections were, for that
+//! PINS/v6/records    first flights (ring buffer)
+//! PINS/v6/copying    bytes of copies that each CPU owes
+//! PINS/v6/parity     packets of which parity is to be sent (perf rings)
+//! PINS/v6/copies-N   the program that copies, on device N
 //! ```
 //!
-//! A new set is made as `v5-new` and renamed: a process that is killed leaves the old state, or a directory that the next
+//! A new set is made as `v6-new` and renamed: a process that is killed leaves the old state, or a directory that the next
 //! `apply` or `withdraw` removes. Two at once are the caller's to prevent.
 
 mod apply;
@@ -27,6 +28,7 @@ mod encode;
 mod error;
 mod handle;
 mod others;
+mod packets;
 mod pins;
 mod prefixes;
 mod program;
@@ -42,7 +44,9 @@ pub use copies::copies_problem;
 pub use error::{Error, Result};
 pub(crate) use handle::Program;
 pub use others::note_others;
+pub(crate) use packets::Packets;
 pub use pins::{Places, stands};
+pub(crate) use program::load_listen;
 pub use records::{Reader, Record};
 pub use status::{
     ArmStatus, Condition, Drift, EntryStatus, Status, condition, is_taken_away, status,

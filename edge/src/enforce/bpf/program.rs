@@ -21,6 +21,9 @@ static START: Embedded<{ include_bytes!(concat!(env!("OUT_DIR"), "/start.bpf.o")
 /// The program that copies segments at a device's egress.
 static COPY: Embedded<{ include_bytes!(concat!(env!("OUT_DIR"), "/copy.bpf.o")).len() }> =
     Embedded(*include_bytes!(concat!(env!("OUT_DIR"), "/copy.bpf.o")));
+/// The filter of sockets that see what arrives.
+static LISTEN: Embedded<{ include_bytes!(concat!(env!("OUT_DIR"), "/listen.bpf.o")).len() }> =
+    Embedded(*include_bytes!(concat!(env!("OUT_DIR"), "/listen.bpf.o")));
 /// The iterator over open connections.
 static RESTORE: Embedded<{ include_bytes!(concat!(env!("OUT_DIR"), "/restore.bpf.o")).len() }> =
     Embedded(*include_bytes!(concat!(env!("OUT_DIR"), "/restore.bpf.o")));
@@ -30,7 +33,7 @@ static RESTORE: Embedded<{ include_bytes!(concat!(env!("OUT_DIR"), "/restore.bpf
 struct Embedded<const SIZE: usize>([u8; SIZE]);
 
 /// The maps that outlive a process: each is pinned under its name.
-pub(super) const MAPS: [&str; 10] = [
+pub(super) const MAPS: [&str; 11] = [
     "bundle",
     "settings",
     "left_alone",
@@ -41,6 +44,7 @@ pub(super) const MAPS: [&str; 10] = [
     "opted_out",
     "copying",
     "records",
+    "parity",
 ];
 
 /// Messages of libbpf meanwhile: the verifier's words are nowhere else.
@@ -65,6 +69,11 @@ pub(super) fn load(pinned: Option<&Path>) -> Result<Object> {
 /// Loads the program that copies, on the maps pinned in a directory.
 pub(super) fn load_copy(pinned: &Path) -> Result<Object> {
     load_with(&COPY.0, Some(pinned))
+}
+
+/// Loads the filter by which the service of parity sees the beginnings of connections.
+pub(crate) fn load_listen() -> Result<Object> {
+    load_with(&LISTEN.0, None)
 }
 
 fn load_with(bytes: &[u8], pinned: Option<&Path>) -> Result<Object> {

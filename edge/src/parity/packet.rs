@@ -1,0 +1,179 @@
+//! Packets as they are read and written.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use etherparse::{
+    IpHeaders, IpNumber, Ipv4Header, Ipv6Header, LaxNetSlice, LaxSlicedPacket, PacketBuilder,
+    PacketBuilderStep, TcpHeader, TransportSlice,
+};
+use springtide_core::layout::Address;
+
+const TTL: u8 = 64;
+
+/// A segment of TCP.
+#[derive(Clone, Debug)]
+pub(super) struct Segment<'a> {
+    pub source: IpAddr,
+    pub destination: IpAddr,
+    pub tcp: TcpHeader,
+    pub data: &'a [u8],
+}
+
+/// Reads a packet from its IP header on; None where it is no segment.
+pub(super) fn read(packet: &[u8]) -> Option<Segment<'_>> {
+    let found = LaxSlicedPacket::from_ip(packet).ok()?;
+    let (source, destination) = match found.net? {
+        LaxNetSlice::Ipv4(one) => {
+            let header = one.header();
+            (
+                header.source_addr().into(),
+                header.destination_addr().into(),
+            )
+        }
+        LaxNetSlice::Ipv6(one) => {
+            let header = one.header();
+            (
+                header.source_addr().into(),
+                header.destination_addr().into(),
+            )
+        }
+        LaxNetSlice::Arp(_) => return None,
+    };
+    let Some(TransportSlice::Tcp(tcp)) = found.transport else {
+        return None;
+    };
+    Some(Segment {
+        source,
+        destination,
+        tcp: tcp.to_header(),
+        data: tcp.payload(),
+    })
+}
+
+/// Words of a segment about what its sender has got: of the other end's data, and how much more it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Got {
+    pub acknowledged: u32,
+    pub window: u16,
+}
+
+/// Writes a segment of data, without options: one without a timestamp leaves those of its connection alone.
+pub(super) fn segment(
+    ends: (IpAddr, IpAddr),
+    ports: (u16, u16),
+    got: Got,
+    first: u32,
+    data: &[u8],
+) -> Option<Vec<u8>> {
+    let mut tcp = TcpHeader::new(ports.0, ports.1, first, got.window);
+    tcp.ack = true;
+    tcp.psh = true;
+    tcp.acknowledgment_number = got.acknowledged;
+    let builder = ip(ends, IpNumber::TCP, 0)?.tcp_header(tcp);
+    let mut out = Vec::with_capacity(builder.size(data.len()));
+    builder.write(&mut out, data).ok()?;
+    Some(out)
+}
+
+/// Writes a datagram.
+pub(super) fn datagram(
+    ends: (IpAddr, IpAddr),
+    port: u16,
+    dscp: u8,
+    data: &[u8],
+) -> Option<Vec<u8>> {
+    let builder = ip(ends, IpNumber::UDP, dscp)?.udp(port, port);
+    let mut out = Vec::with_capacity(builder.size(data.len()));
+    builder.write(&mut out, data).ok()?;
+    Some(out)
+}
+
+fn ip(ends: (IpAddr, IpAddr), next: IpNumber, dscp: u8) -> Option<PacketBuilderStep<IpHeaders>> {
+    let header = match ends {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let (source, destination) = (source.octets(), destination.octets());
+            let mut header = Ipv4Header::new(0, TTL, next, source, destination).ok()?;
+            header.dscp = dscp.try_into().ok()?;
+            IpHeaders::Ipv4(header, Default::default())
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            let header = Ipv6Header {
+                traffic_class: dscp << 2,
+                hop_limit: TTL,
+                next_header: next,
+                source: source.octets(),
+                destination: destination.octets(),
+                ..Ipv6Header::default()
+            };
+            IpHeaders::Ipv6(header, Default::default())
+        }
+        _ => return None,
+    };
+    Some(PacketBuilder::ip(header))
+}
+
+/// An address as the layout has it.
+pub(super) fn mapped(address: IpAddr) -> Address {
+    let six = match address {
+        IpAddr::V4(four) => four.to_ipv6_mapped(),
+        IpAddr::V6(six) => six,
+    };
+    Address::new(Ipv6Addr::octets(&six))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ones' complement sum of the pseudo header and what follows: all ones where the checksum is right (RFC 9293, 3.1).
+    fn sum(ends: (IpAddr, IpAddr), protocol: u8, packet: &[u8]) -> u32 {
+        let octets = |address: IpAddr| match address {
+            IpAddr::V4(four) => four.octets().to_vec(),
+            IpAddr::V6(six) => six.octets().to_vec(),
+        };
+        let mut all = [octets(ends.0), octets(ends.1)].concat();
+        all.extend((packet.len() as u32).to_be_bytes());
+        all.extend([0, 0, 0, protocol]);
+        all.extend(packet);
+        all.push(0);
+        let words = all
+            .chunks_exact(2)
+            .map(|two| u32::from(u16::from_be_bytes([two[0], two[1]])));
+        words.sum::<u32>() % 0xffff
+    }
+
+    #[test]
+    fn a_segment_is_what_its_sender_would_send_now() {
+        let pairs = [
+            ("192.0.2.1", "192.0.2.2", 20),
+            ("2001:db8::1", "2001:db8::2", 40),
+        ];
+        for (source, destination, header) in pairs {
+            let ends: (IpAddr, IpAddr) = (source.parse().unwrap(), destination.parse().unwrap());
+            let got = Got {
+                acknowledged: 77,
+                window: 321,
+            };
+            let packet = segment(ends, (80, 5000), got, u32::MAX, b"hello").unwrap();
+            let read = read(&packet).unwrap();
+            assert_eq!(
+                (read.source, read.destination, read.data),
+                (ends.0, ends.1, &b"hello"[..])
+            );
+            let tcp = &read.tcp;
+            assert_eq!((tcp.source_port, tcp.destination_port), (80, 5000));
+            assert_eq!(tcp.sequence_number, u32::MAX);
+            assert_eq!((tcp.acknowledgment_number, tcp.window_size), (77, 321));
+            assert_eq!(
+                (tcp.ack, tcp.psh, tcp.syn, tcp.fin),
+                (true, true, false, false)
+            );
+            assert_eq!(sum(ends, 6, &packet[header..]), 0);
+            let packet = datagram(ends, 99, 46, b"parity!").unwrap();
+            assert_eq!(&packet[header + 8..], b"parity!");
+            assert_eq!(sum(ends, 17, &packet[header..]), 0);
+            let first = u16::from_be_bytes([packet[0], packet[1]]);
+            assert_eq!(first >> if header == 20 { 2 } else { 6 } & 63, 46);
+        }
+    }
+}
