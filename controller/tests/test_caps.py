@@ -110,7 +110,7 @@ RECEIVES = Part(prefix="10.0.0.0/24", receive_window=45)
         (RECEIVES, with_(RECEIVES, receive_window=1000), ["100 of 100 receive windows are changed"]),
         (with_(OWN, receive_window=1000), with_(OWN, receive_window=45), ["100 of 100 receive windows are changed"]),
         # Recovery from loss is no start: it may come for all, and go in an incident.
-        (OWN, with_(OWN, copied_bytes=20_000, handshake_timeout_ms=150), []),
+        (OWN, with_(OWN, copied_bytes=20_000, parity_every=5, handshake_timeout_ms=150), []),
         (with_(OWN, copied_bytes=20_000, handshake_timeout_ms=150), OWN, []),
         (OWN, BARE, ["100 of 100 routes are changed or withdrawn", "100 of 100 routes are withdrawn"]),
     ],
@@ -223,18 +223,18 @@ def test_diff_shows_how_connections_recover(home: Home, monkeypatch: pytest.Monk
     folder = PublishFolder(home.path / "publish")
     where = ("--publish-dir", folder.path)
     folder.point("current", publish(folder, paced(Part(prefix="10.0.0.0/24", handshake_timeout_ms=80), 1)) / "edges")
-    new = Part(prefix="10.0.0.0/24", handshake_timeout_ms=90, copied_bytes=20_000)
+    new = Part(prefix="10.0.0.0/24", handshake_timeout_ms=90, copied_bytes=20_000, parity_every=5)
     publish(folder, {"ams-1": changed(paced(new, 1)["ams-1"], created_at=instants.show(ROUND + 60))})
     assert home.json("diff", *where)["recovery"] == [
         {
             "edge": "ams-1",
             "prefix": "10.0.0.0/24",
-            "before": {"handshake_timeout_ms": 80, "copied_bytes": 0},
-            "after": {"handshake_timeout_ms": 90, "copied_bytes": 20_000},
+            "before": {"handshake_timeout_ms": 80, "copied_bytes": 0, "parity_every": 0},
+            "after": {"handshake_timeout_ms": 90, "copied_bytes": 20_000, "parity_every": 5},
         }
     ]
     monkeypatch.setenv("COLUMNS", "300")
     said = home.run("diff", *where).stdout
     assert "Recovery from loss: 0 added, 1 changed, 0 withdrawn" in said
     assert "handshake again after 80 ms" in said
-    assert "handshake again after 90 ms, 20,000 B twice" in said
+    assert "handshake again after 90 ms, 100,000 B with parity of 5 segments" in said

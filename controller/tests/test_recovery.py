@@ -181,7 +181,8 @@ def test_nothing_is_left_of_an_override_that_did_no_harm() -> Iterator[Recovered
     yield (case := Recovered(policy, {FIRST: clean, SECOND: second}))
     assert case.decided(FIRST, COPIES) == {"fra": ("override", 4000), "203.0.113.0/24": ("override", 3000)}
     [given] = [one for one in case.bundles(FIRST)["ams-1"]["entries"] if one["prefix"] == "10.77.2.0/24"]
-    assert given == {"prefix": "10.77.2.0/24", "handshake_timeout_ms": 80, "copied_bytes": 4000}
+    copies = {"copied_bytes": 4000, "parity_every": 5}
+    assert given == {"prefix": "10.77.2.0/24", "handshake_timeout_ms": 80, **copies}
     assert case.decided(SECOND, COPIES) == {"fra": ("copies_harm", 0), "203.0.113.0/24": ("little_loss", 0)}
 
 
@@ -270,7 +271,9 @@ def test_a_bundle_that_is_full_keeps_what_gains_most_of_both_laws(bare_home: Hom
 COPIES = ("copies_reason", "copied_bytes")
 GIVEN = 20_000
 FULL, LATE, ENDING = "198.51.100.7", "198.51.101.7", "198.51.102.7"
-BOTH = POLICY.replace("window_rounds: 2", "copies: true, copies_permille: 50, copies_dscp: 1, window_rounds: 2")
+BOTH = POLICY.replace(
+    "window_rounds: 2", "copies: true, copies_permille: 50, copies_dscp: 1, parity_every: 5, window_rounds: 2"
+)
 ONLY_COPIES = BOTH.replace("handshake: true", "handshake: false")
 
 
@@ -306,10 +309,13 @@ def test_paths_that_lose_at_random_get_copies_until_these_do_harm_or_the_loss_en
     assert (found["enforce"]["copies_permille"], found["enforce"]["copies_dscp"]) == (50, 1)
     [entry] = [one for one in found["entries"] if one["prefix"] == "10.77.2.0/24"]
     # The longest handshakes took 70 ms, and half more is 105.
-    assert entry == {"prefix": "10.77.2.0/24", "handshake_timeout_ms": 110, "copied_bytes": GIVEN}
+    assert entry == {"prefix": "10.77.2.0/24", "handshake_timeout_ms": 110, "copied_bytes": GIVEN, "parity_every": 5}
+    # Clients cannot read parity.
+    assert [one["prefix"] for one in found["entries"] if "parity_every" in one] == ["10.77.2.0/24"]
     assert {one["prefix"] for one in found["entries"] if "copied_bytes" in one} == {"10.77.2.0/24", "198.51.102.0/24"}
     said = case.explained(first)
-    assert "the SYN-ACK and the first 20,000 bytes are sent twice" in said
+    assert "the SYN-ACK is sent twice, and the first 100,000 bytes with parity of 5 segments" in said
+    assert "the SYN-ACK and the first 20,000 bytes are sent twice" in case.explained(first, "198.51.102.7")
     assert "40 of 400 first flights without copies lost something, 1.0 segments each" in said
 
     given = case.decided(second, COPIES)

@@ -60,7 +60,7 @@ NO_VALUES = Values()
 _NAMED = frozenset(
     (
         *("prefix", "initcwnd", "start_rate", "connection_rate", "trial", "default_resent", "receive_window"),
-        *("congestion", "handshake_timeout_ms", "copied_bytes"),
+        *("congestion", "handshake_timeout_ms", "copied_bytes", "parity_every"),
     )
 )
 

@@ -130,9 +130,11 @@ def _choice(choice: Part | None) -> str | None:
 
 
 def _recoveries(documents: Documents) -> dict[caps.Value, dict[str, int]]:
-    """Recovery from loss, 0 as the kernel does: the handshake's timeout, and the bytes that are sent twice."""
+    """Recovery from loss, 0 as the kernel does: the handshake's timeout, the bytes that are sent twice, and the
+    segments that one of parity stands for instead."""
+    names = ("handshake_timeout_ms", "copied_bytes", "parity_every")
     found = {
-        (edge, entry.prefix): {name: getattr(entry, name) or 0 for name in ("handshake_timeout_ms", "copied_bytes")}
+        (edge, entry.prefix): {name: getattr(entry, name) or 0 for name in names}
         for edge, document in documents.items()
         for entry in document.bundle.entries
     }
@@ -142,9 +144,10 @@ def _recoveries(documents: Documents) -> dict[caps.Value, dict[str, int]]:
 def _recovery(values: dict[str, int] | None) -> str | None:
     if values is None:
         return None
-    timeout, copied = values.values()
+    timeout, copied, every = values.values()
     given = [f"handshake again after {timeout} ms"] if timeout else []
-    return ", ".join(given + ([f"{copied:,} B twice"] if copied else []))
+    copies = f"{copied * every:,} B with parity of {every} segments" if every else f"{copied:,} B twice"
+    return ", ".join(given + ([copies] if copied else []))
 
 
 def _counts(found: caps.Changes[Any]) -> str:

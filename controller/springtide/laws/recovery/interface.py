@@ -98,7 +98,8 @@ class Recovery(base.Law):
         few = f"fewer than {policy.recovery.min_connections} handshakes were seen"
         why = few if self.latest(store, round_unix_s) == round_unix_s else "this round was not decided"
         nothing = [("handshake", f"a lost SYN or SYN-ACK is sent again after {_KERNELS}, nothing is sent twice: {why}")]
-        lines = [(row["ip_version"], _lines(row, policy.bundle.ttl_s)) for row in found]
+        every = policy.recovery.parity_every if _has_parity(policy, destination) else 0
+        lines = [(row["ip_version"], _lines(row, policy.bundle.ttl_s, every)) for row in found]
         return self.explained(recent, round_unix_s, lines, nothing)
 
     def benefit(
@@ -129,11 +130,17 @@ class Recovery(base.Law):
             values = {value: row[value] for value in given if not _is_old(row, value, expires_unix_s)}
             if len(values) < sum(row[value] > 0 for value in given):
                 left_out.append(path_name(name, destination, version))
+            if "copied_bytes" in values and _has_parity(policy, destination):
+                values["parity_every"] = policy.recovery.parity_every
             if values and destination not in owned:
                 own = [Part(prefix=prefix, **values) for prefix in prefixes(fleet, destination, version)]
                 for edge in edges.get(name, ()):
                     entries[edge] += own
         return base.Contribution(entries, "bpf", left_out)
+
+
+def _has_parity(policy: Policy, destination: str) -> bool:
+    return policy.recovery.parity_every > 0 and "/" not in destination
 
 
 def _seen(store: Store, policy: Policy, round_unix_s: int) -> Frame:
@@ -152,7 +159,7 @@ def _is_old(row: Row, value: str, expires_unix_s: int) -> bool:
     return not (row[value] and is_promised)
 
 
-def _lines(row: Row, ttl_s: int) -> base.Lines:
+def _lines(row: Row, ttl_s: int, every: int) -> base.Lines:
     after = row["handshake_timeout_ms"]
     lines = [
         ("handshake", f"a lost SYN or SYN-ACK is sent again after {f'{after} ms' if after else _KERNELS}"),
@@ -165,15 +172,17 @@ def _lines(row: Row, ttl_s: int) -> base.Lines:
         again = f"{row['treated_resent']:,} of {row['treated']:,} with the path's timeout"
         lines.append(("sent again", f"{again}; {row['control_resent']:,} of {row['control']:,} with the kernel's"))
     if row["copies_reason"] != "off":
-        lines += _lines_of_copies(row)
+        lines += _lines_of_copies(row, every)
     if any(row[value] and _is_old(row, value, row["round"] + ttl_s) for value in _VALUES):
         lines.append(("but", "left out of bundles: its evidence is too old"))
     return lines
 
 
-def _lines_of_copies(row: Row) -> base.Lines:
+def _lines_of_copies(row: Row, every: int) -> base.Lines:
     given, reason = row["copied_bytes"], row["copies_reason"]
     what = f"the SYN-ACK and the first {given:,} bytes are sent twice" if given else "nothing is sent twice"
+    if given and every:
+        what = f"the SYN-ACK is sent twice, and the first {given * every:,} bytes with parity of {every} segments"
     lines = [("copies", what), ("copies because", f"{reason}: {RECOVERED.rules[reason]}")]
     if row["copies_hold_until"] and row["copies_hold_until"] > row["round"]:
         lines.append(("copies held", f"until {instants.show(row['copies_hold_until'])}"))
