@@ -209,10 +209,11 @@ def over(losses: Sequence[str], run: Run) -> dict[str, dict[str, Loads]]:
     with (
         tempfile.TemporaryDirectory(prefix="springtide-bench-") as temporary,
         Lab.up(topology(paths), f"bench-page-{os.getpid()}") as lab,
+        ExitStack() as stack,
     ):
         # nginx's worker reads them without root's rights.
         File(temporary).chmod(0o755)
-        give(lab, paths, File(temporary))
+        give(lab, paths, File(temporary), stack)
         pages = File(temporary) / "pages"
         run.figure("page_bytes", write(pages))
         for path in paths:

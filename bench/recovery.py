@@ -8,16 +8,15 @@ same time, each at random moments of equal spaces; but a full one is each way's 
 
 `default` has no entry. In `handshake` both ends have `handshake_timeout_ms`, as the law gives it for the path's round
 trip. In `copies` the server has `copied_bytes`, as towards clients of others. `both` has all of these. In `more` both
-ends have all, as between PoPs, of more bytes. One connection in ten recovers as the kernel does.
-
-`parity` is no product's: it has the timeouts, and a path of its own, at whose ends the emulator plays two boxes. For
-five packets they send one more, which brings back one of them; a burst of four takes one of each five.
+ends have all, as between PoPs, of more bytes. In `parity` both ends have the timeouts, and send parity of five
+segments. One connection in ten recovers as the kernel does.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -40,6 +39,7 @@ from bench.start_paths import SERVER
 from bench.start_ways import apply
 from lab.collector import wait_until
 from lab.demo.edges import edge_command
+from lab.demo.product import EDGE
 from lab.host import promptly
 from lab.lab import Lab
 from testkit.starts import TRANSFERS
@@ -87,8 +87,8 @@ class Seen:
 Results = dict[tuple[int, str, int, str, str], Seen]
 
 
-def give(lab: Lab, paths: Sequence[Path], directory: File) -> None:
-    """Bundles, by `springtide-edge`, without a bound of the copies."""
+def give(lab: Lab, paths: Sequence[Path], directory: File, stack: ExitStack) -> None:
+    """Bundles, by `springtide-edge`, without a bound of the copies; and parity's service, until the stack ends."""
     now = int(time.time()) // 300 * 300
     for kind in KINDS:
         entries = [path.entry(path.number, kind) for path in paths]
@@ -96,24 +96,30 @@ def give(lab: Lab, paths: Sequence[Path], directory: File) -> None:
         for path in paths:
             if kind in {WAYS[way][1] for way in path.ways}:
                 apply(lab, edge_of(path.name, kind), [path.entry(0, kind)], directory, now, copies_permille=1000)
+    _serve_parity(lab, paths, directory, stack)
+
+
+def _serve_parity(lab: Lab, paths: Sequence[Path], directory: File, stack: ExitStack) -> None:
+    key = directory / "parity.key"
+    key.write_text(secrets.token_hex(32))
+    for name in (SERVER, *(path.name for path in paths if "parity" in path.ways)):
+        edge = edge_of(name, "parity")
+        command = [str(EDGE), "parity", "--key", str(key), "--run-dir", str(directory / edge), *lab.enforcing(edge)]
+        process = lab.popen(edge, promptly(command))
+        stack.callback(process.wait, 10)
+        stack.callback(process.kill)
+        wait_until("service of parity", (directory / edge / "parity.json").exists)
 
 
 def copied(lab: Lab, directory: File) -> dict[str, int]:
-    """Bytes that each way's server has sent twice so far."""
-    of_kinds = {
-        kind: edge_command(lab, edge_of(SERVER, kind), directory / edge_of(SERVER, kind), "status") for kind in KINDS
+    """Bytes that each way's server has sent twice so far, or of parity."""
+    edges = {way: edge_of(SERVER, kind) for way, (kind, _) in WAYS.items() if kind in KINDS}
+    found = {
+        way: edge_command(lab, edge, directory / edge, "status")["program"]["totals"]["copied_bytes"]
+        for way, edge in edges.items()
     }
-    return {
-        way: of_kinds[kind]["program"]["totals"]["copied_bytes"] if kind in of_kinds else 0
-        for way, (kind, _) in WAYS.items()
-    }
-
-
-def sent(lab: Lab) -> dict[str, int]:
-    """Packets that clients were sent over the paths with parity, and of parity."""
-    paths = [one for one in lab.wan_counters()["paths"] if one["src"] == SERVER and one["parity"]]
-    parity = sum(one["parity"] for one in paths)
-    return {"data": sum(one["packets"] for one in paths) - parity, "parity": parity}
+    parity = json.loads((directory / edges["parity"] / "parity.json").read_text())
+    return {"default": 0, **found, "parity": parity["sent_bytes"]}
 
 
 class Processes:
@@ -259,9 +265,10 @@ def measure(run: Run) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="springtide-bench-") as temporary,
         Lab.up(topology(paths), f"bench-rec-{os.getpid()}") as lab,
+        ExitStack() as stack,
     ):
-        give(lab, paths, File(temporary))
-        before, was = copied(lab, File(temporary)), sent(lab)
+        give(lab, paths, File(temporary), stack)
+        before = copied(lab, File(temporary))
         for size, algorithm in product(
             (*run.sizes["object_bytes"], run.sizes["answer_bytes"]), run.sizes["congestion"]
         ):
@@ -273,10 +280,7 @@ def measure(run: Run) -> None:
                 asked = sum(seen.asked for cell, seen in found.items() if cell[-1] == way)
                 labels = {"object_bytes": size, "congestion": algorithm, "way": way}
                 run.figure("copied_per_asked_ratio", (after[way] - before[way]) / asked, **labels)
-            now = sent(lab)
-            parity = (now["parity"] - was["parity"]) / (now["data"] - was["data"])
-            run.figure("parity_per_packet_ratio", parity, object_bytes=size, congestion=algorithm)
-            before, was = after, now
+            before = after
     rows = [figures(run, cell, seen, results[*cell[:-1], "default"]) for cell, seen in results.items()]
     head = (
         "| path, loss in % | object | way | mean | p50 | p95 | p99 | handshake p99 | mean, p99 / default's "

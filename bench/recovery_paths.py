@@ -22,15 +22,14 @@ WAYS = {
     "copies": ("copies", "plain"),
     "both": ("both", "handshake"),
     "more": ("more", "more"),
-    "parity": ("handshake", "handshake"),
+    "parity": ("parity", "parity"),
 }
-# Kind of an edge -> bytes that its entries have copied. Those of `more` are as many as parity takes of 100 kB.
-COPIED_BYTES = {"copies": 20_000, "both": 20_000, "more": 31_000}
+# Kind of an edge -> bytes that its entries have copied, or five times as many with parity.
+COPIED_BYTES = {"copies": 20_000, "both": 20_000, "more": 31_000, "parity": 20_000}
+PARITY_EVERY = 5
 KINDS = ("handshake", *COPIED_BYTES)
 # Two packets in a hundred, four at a time.
 BURSTS = {"enter_bad": 0.005, "leave_bad": 0.25}
-# Neighbours are in different groups.
-PARITY = {"every": 5, "groups": 4, "wait_ms": 5.0}
 FULL = {"rate_mbit": 20, "queue_packets": 20}
 SEED = 21
 
@@ -50,7 +49,7 @@ class Path:
 
     @property
     def ways(self) -> list[str]:
-        return [self.only] if self.only else [way for way in WAYS if way != "parity"]
+        return [self.only] if self.only else list(WAYS)
 
     def timeout_ms(self) -> int:
         return max(LEAST_MS, math.ceil(MARGIN * self.rtt_ms / STEP_MS) * STEP_MS)
@@ -59,21 +58,19 @@ class Path:
         """For the PoP of this number at the path's other end."""
         copies = {"copied_bytes": COPIED_BYTES[kind]} if kind in COPIED_BYTES else {}
         timeout = {} if kind == "copies" else {"handshake_timeout_ms": self.timeout_ms()}
-        return {"prefix": prefix(number), **copies, **timeout}
+        parity = {"parity_every": PARITY_EVERY} if kind == "parity" else {}
+        return {"prefix": prefix(number), **copies, **timeout, **parity}
 
     def shape(self) -> dict[str, Any]:
-        parity = {"parity": PARITY} if self.only == "parity" else {}
         if self.loss == "full":
-            return FULL | parity
+            return FULL
         wide = {"rate_mbit": RATE_MBIT, "queue_packets": QUEUE}
-        return {**wide, **parity, "loss": BURSTS if self.loss == "bursts" else float(self.loss) / 100}
+        return {**wide, "loss": BURSTS if self.loss == "bursts" else float(self.loss) / 100}
 
 
 def all_paths(rtts_ms: Sequence[int], losses: Sequence[str]) -> list[Path]:
     made = [
-        (rtt_ms, loss, only)
-        for rtt_ms, loss in product(rtts_ms, losses)
-        for only in (WAYS if loss == "full" else ["", "parity"])
+        (rtt_ms, loss, only) for rtt_ms, loss in product(rtts_ms, losses) for only in (WAYS if loss == "full" else [""])
     ]
     return [Path(rtt_ms, loss, number, only) for number, (rtt_ms, loss, only) in enumerate(made, 1)]
 

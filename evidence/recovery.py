@@ -3,7 +3,7 @@
 Fresh connections over a round trip of 50 ms and 100 Mbit/s lose packets in both directions, at random or in bursts of
 four, as the kernel recovers and as bundles say, at the same time. `both` is what a server has towards clients of
 others, beside a timeout at both ends (the source's public network); `more` copies 31 kB at both ends (its private
-network, Proactive); `parity` is two boxes that the emulator plays (Corrective).
+network, Proactive); in `parity` both ends send parity of five segments (Corrective).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path as File
@@ -42,7 +43,7 @@ class Sizes:
 
 FULL = Sizes((NONE, SOME, MUCH, BURSTS), (SMALL, LARGE), 600, 80.0)
 QUICK = Sizes((NONE, MUCH), (SMALL,), 160, 12.0)
-BOXES = "The source decodes in TCP, which costs processor time; ours are boxes that the emulator plays."
+BESIDE = "The source decodes in TCP, which costs processor time; our service stands beside it."
 PROBED = "The kernel's tail loss probe spares timeouts; a lost SYN or SYN-ACK always waits for one."
 RARE = "Six transfers in a hundred lose something here; the saving is bounded by what they cost."
 CAUSE = "The kernel's own tail loss probe, which came of this work, is in both sides of ours."
@@ -75,7 +76,7 @@ CLAIMS = (
     ),
     Claim("copies-cost", "gentle", "slide 24", "Bytes sent twice of 100 kB, `both`", 100, "most", "%"),
     Claim("corrective-tail", "gentle", "slide 28", "Less p95 with parity at 2 % loss", 20, "least", "%"),
-    Claim("corrective-clean", "gentle", "slide 28", "Slower with parity without loss", 0, "least", "%", 0, BOXES),
+    Claim("corrective-clean", "gentle", "slide 28", "Slower with parity without loss", 0, "least", "%", 0, BESIDE),
     *(
         Claim(
             name,
@@ -106,8 +107,9 @@ def run(sizes: Sizes) -> tuple[Results, Mapping[int, float]]:
     with (
         tempfile.TemporaryDirectory(prefix="springtide-evidence-") as temporary,
         Lab.up(topology(paths), f"ev-rec-{os.getpid()}") as lab,
+        ExitStack() as stack,
     ):
-        give(lab, paths, File(temporary))
+        give(lab, paths, File(temporary), stack)
         for size in sizes.objects:
             progress(f"  {size // 1000} kB")
             before = copied(lab, File(temporary))["both"]

@@ -117,16 +117,6 @@ class Policer(_Frozen):
     burst_bytes: QueueBytes
 
 
-class Parity(_Frozen):
-    """Packets that two boxes at the path's ends would send beside it: the exclusive or of each group of `every`
-    packets, which brings back one of them. Neighbours are in `groups` different groups; a path that is silent for
-    `wait_ms` closes them."""
-
-    every: Annotated[int, Field(ge=1, le=255)]
-    groups: Annotated[int, Field(ge=1, le=255)]
-    wait_ms: Annotated[float, Field(ge=0, le=60_000)]
-
-
 class Shape(_Frozen):
     """Effects of a directed path beside its delay. `loss` is a probability or a burst model; no rate means no queue.
 
@@ -142,7 +132,6 @@ class Shape(_Frozen):
     queue_bytes: QueueBytes = 1_000_000
     queue_packets: QueuePackets | None = None
     duplicate: Share = 0.0
-    parity: Parity | None = None
 
     def least_rate_mbit(self) -> float | None:
         """The rate that the path carries for long: the lesser of the link's and the policer's; None without either."""
@@ -164,7 +153,6 @@ class Override(_Frozen):
     queue_bytes: QueueBytes | None = None
     queue_packets: QueuePackets | None = None
     duplicate: Share | None = None
-    parity: Parity | None = None
 
 
 class OrderedPair(_Frozen):

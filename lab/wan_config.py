@@ -52,8 +52,6 @@ def _shape(delay_ms: float, shape: Shape) -> dict[str, Any]:
         rendered["queue_packets"] = shape.queue_packets
     if shape.policer is not None:
         rendered["policer"] = shape.policer.model_dump()
-    if shape.parity is not None:
-        rendered["parity"] = shape.parity.model_dump()
     if isinstance(shape.loss, GilbertElliott):
         rendered["loss"] = {"gilbert_elliott": shape.loss.model_dump()}
     elif shape.loss > 0:

@@ -87,7 +87,7 @@ FIGURES = {
     "recovery": """
         connections mean_ms p50_ms p95_ms p99_ms handshake_p99_ms handshakes_resent_share syns_resent_per_connection
         synacks_resent_per_connection synacks_resent_twice_share segments_resent_share copied_per_asked_ratio
-        parity_per_packet_ratio mean_per_default_ratio p99_per_default_ratio
+        mean_per_default_ratio p99_per_default_ratio
     """,
     "page": """
         page_bytes loads load_mean_ms load_p50_ms load_p95_ms connections_per_load segments_resent_share

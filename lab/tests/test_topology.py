@@ -66,12 +66,6 @@ def faults(text: str, directory: Path) -> list[str]:
         ("queue_bytes: 4000000", "queue_packets: 0", "defaults.queue_packets", "greater than or equal to 1"),
         ("loss: 0.02", "queue_bytes: 4000, queue_packets: 9", "paths[0].queue_packets", "beside queue_bytes"),
         ("loss: 0.02", "policer: {rate_mbit: 5}", "paths[0].policer.burst_bytes", "is missing"),
-        (
-            "loss: 0.02",
-            "parity: {every: 0, groups: 1, wait_ms: 5}",
-            "paths[0].parity.every",
-            "greater than or equal to 1",
-        ),
         ("connections: 4", "servers: [ams, lon]", "traffic.servers[1]", "no PoP 'lon'"),
         ("rate_mbit: 200", "poisson: true", "defaults.poisson", "needs a rate_mbit"),
         ("seed: 20", "enforce: nft", "enforce", "'routes' or 'bpf'"),

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::loss::LossModel;
-use crate::parity::Parity;
 use crate::units::{Megabits, Milliseconds, Probability, QueueBytes, QueuePackets};
 
 /// A topology of 1,000 PoPs has a million paths; its file is smaller than this.
@@ -84,8 +83,6 @@ pub struct Shape {
     pub queue_packets: Option<QueuePackets>,
     #[serde(default)]
     pub duplicate: Probability,
-    #[serde(default)]
-    pub parity: Option<Parity>,
 }
 
 /// A token bucket without a queue (the single rate of RFC 2697).

@@ -10,7 +10,6 @@ use std::rc::Rc;
 use crate::config::{self, Network};
 use crate::flows::Flows;
 use crate::packet;
-use crate::parity::{Closed, Groups};
 use crate::path::{Fate, Path};
 use crate::report::{PathReport, Report, Strays};
 use crate::schedule::Schedule;
@@ -42,24 +41,12 @@ struct Packet {
     bytes: Rc<[u8]>,
 }
 
-/// An event that is due.
-enum Due {
-    Arrival(Packet),
-    /// The groups of a path, which had so many packets when they were to wait.
-    Parity {
-        path: usize,
-        packets: u64,
-    },
-}
-
 struct Engine {
     network: Network,
     devices: Vec<File>,
     node_of: HashMap<IpAddr, usize>,
     paths: Vec<Path>,
-    /// Groups of the paths that have parity, by path.
-    groups: HashMap<usize, Groups<Packet>>,
-    schedule: Schedule<Due>,
+    schedule: Schedule<Packet>,
     held_bytes: u64,
     strays: Strays,
     buffer: Vec<u8>,
@@ -127,11 +114,9 @@ impl Engine {
         let paths = numbered
             .map(|(shape, stream)| Path::new(*shape, network.seed, stream))
             .collect();
-        let groups = groups_of(&network);
         Self {
             network,
             devices,
-            groups,
             node_of,
             paths,
             schedule: Schedule::new(),
@@ -165,8 +150,7 @@ impl Engine {
         let (src, dst) = (self.network.nodes[source].pop, self.network.nodes[node].pop);
         let pops = self.network.pops.len();
         let back_ns = self.paths[dst * pops + src].delay_ns();
-        let index = src * pops + dst;
-        let path = &mut self.paths[index];
+        let path = &mut self.paths[src * pops + dst];
         let base_rtt_ns = path.delay_ns() + back_ns;
         let now = now();
         let fate = path.offer(now, length);
@@ -181,12 +165,9 @@ impl Engine {
                 Fate::Dropped | Fate::Lost => flows.lost(flow, now + self.wall_ahead),
             }
         }
-        let lost = !matches!(fate, Fate::Arrives { .. });
-        self.protect(index, now, length, lost.then_some(node));
         let Fate::Arrives { at, twice, .. } = fate else {
             return;
         };
-        let path = &mut self.paths[index];
         let copies = if twice { 2 } else { 1 };
         if self.held_bytes + copies * length as u64 > self.network.max_in_flight_bytes {
             path.overflowed();
@@ -195,54 +176,19 @@ impl Engine {
         let bytes: Rc<[u8]> = self.buffer[..length].into();
         for _ in 0..copies {
             self.held_bytes += length as u64;
-            let packet = Packet {
-                node,
-                bytes: Rc::clone(&bytes),
-            };
-            self.schedule.push(at, Due::Arrival(packet));
-        }
-    }
-
-    /// Counts the packet in the buffer to its path's groups, where that has parity; `lost` is where it was to go.
-    fn protect(&mut self, path: usize, now: u64, length: usize, lost: Option<usize>) {
-        let Some(groups) = self.groups.get_mut(&path) else {
-            return;
-        };
-        let lost = lost.map(|node| Packet {
-            node,
-            bytes: self.buffer[..length].into(),
-        });
-        let closed = groups.take(length, lost);
-        let packets = groups.packets();
-        let due = now + groups.wait_ns();
-        self.schedule.push(due, Due::Parity { path, packets });
-        self.repair(path, now, closed);
-    }
-
-    /// Sends the parity of these groups.
-    fn repair(&mut self, path: usize, now: u64, closed: impl IntoIterator<Item = Closed<Packet>>) {
-        for one in closed {
-            let at = self.paths[path].offer_parity(now, one.bytes, one.lost.is_some());
-            if let (Some(at), Some(packet)) = (at, one.lost) {
-                self.held_bytes += packet.bytes.len() as u64;
-                self.schedule.push(at, Due::Arrival(packet));
-            }
+            self.schedule.push(
+                at,
+                Packet {
+                    node,
+                    bytes: Rc::clone(&bytes),
+                },
+            );
         }
     }
 
     fn deliver(&mut self) {
         let now = now();
-        while let Some(due) = self.schedule.pop_due(now) {
-            let packet = match due {
-                Due::Arrival(packet) => packet,
-                Due::Parity { path, packets } => {
-                    let groups = self.groups.get_mut(&path);
-                    let silent = groups.filter(|groups| groups.packets() == packets);
-                    let closed = silent.map(Groups::flush);
-                    self.repair(path, now, closed.into_iter().flatten());
-                    continue;
-                }
-            };
+        while let Some(packet) = self.schedule.pop_due(now) {
             self.held_bytes -= packet.bytes.len() as u64;
             loop {
                 match self.devices[packet.node].write(&packet.bytes) {
@@ -267,7 +213,6 @@ impl Engine {
                 message: message.into(),
             });
         }
-        self.groups = groups_of(&network);
         for (path, shape) in self.paths.iter_mut().zip(network.paths) {
             path.reshape(shape);
         }
@@ -300,12 +245,4 @@ impl Engine {
             in_flight_bytes: self.held_bytes,
         }
     }
-}
-
-fn groups_of(network: &Network) -> HashMap<usize, Groups<Packet>> {
-    let shapes = network.paths.iter().enumerate();
-    let protected = shapes.filter_map(|(path, shape)| Some((path, shape.parity?)));
-    protected
-        .map(|(path, parity)| (path, Groups::new(parity)))
-        .collect()
 }

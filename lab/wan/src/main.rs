@@ -17,7 +17,6 @@ mod engine;
 mod flows;
 mod loss;
 mod packet;
-mod parity;
 mod path;
 mod report;
 mod schedule;

@@ -20,9 +20,6 @@ pub struct Counters {
     pub queue_drops: u64,
     pub policed: u64,
     pub duplicates: u64,
-    /// Packets of parity, which are among `packets`, and packets that these brought back.
-    pub parity: u64,
-    pub repaired: u64,
 }
 
 /// Outcome for a packet.
@@ -96,16 +93,6 @@ impl Path {
         let twice = self.rng.random_bool(self.shape.duplicate.get());
         self.counters.duplicates += u64::from(twice);
         Fate::Arrives { left, at, twice }
-    }
-
-    /// Takes a packet of parity of `bytes`, which brings back another one or not; when that arrives, if it does.
-    pub fn offer_parity(&mut self, now: u64, bytes: usize, repairs: bool) -> Option<u64> {
-        self.counters.parity += 1;
-        let Fate::Arrives { at, .. } = self.offer(now, bytes) else {
-            return None;
-        };
-        self.counters.repaired += u64::from(repairs);
-        repairs.then_some(at)
     }
 
     /// From now on the path is this one; what is under way stays so.
@@ -214,7 +201,6 @@ mod tests {
             queue_bytes: QueueBytes::new(queue_bytes as f64).unwrap(),
             queue_packets: None,
             duplicate: Probability::default(),
-            parity: None,
         }
     }
 
