@@ -119,24 +119,37 @@ impl Parity {
 /// Number of the datagram's form.
 const VERSION: u8 = 1;
 
-/// The secret that the edges of a fleet share.
+/// The secret that the edges of a fleet share, in a minute: a recorded datagram counts for nothing once a connection of the
+/// same ends may have its sequence numbers again. Linux's initial ones come round in 275 s (seq_scale in
+/// net/core/secure_seq.c).
 #[derive(Clone)]
 pub(super) struct Key {
     tag: [u8; 16],
     check: [u8; 16],
+    minute: i64,
 }
 
 impl Key {
     /// Takes 32 bytes that nobody else knows.
     pub(super) fn new(secret: [u8; 32]) -> Self {
         let [tag, check] = [0, 16].map(|at| std::array::from_fn(|index| secret[at + index]));
-        Self { tag, check }
+        let minute = 0;
+        Self { tag, check, minute }
+    }
+
+    /// The same at another time, in seconds since the epoch.
+    pub(super) fn at(&self, unix_s: i64) -> Self {
+        Self {
+            minute: unix_s / 60,
+            ..self.clone()
+        }
     }
 
     /// Authenticates a datagram.
     fn tag(&self, ends: Ends, header: &[u8], bytes: &[u8]) -> u64 {
         let [from, to] = [ends.0, ends.1].map(Address::octets);
-        SipHasher24::new_with_key(&self.tag).hash(&[&from, &to, header, bytes].concat())
+        let parts: [&[u8]; 5] = [&self.minute.to_be_bytes(), &from, &to, header, bytes];
+        SipHasher24::new_with_key(&self.tag).hash(&parts.concat())
     }
 
     /// Hash of a block.
@@ -310,6 +323,7 @@ mod tests {
             let mut good = sent(9, 3, 20, &[vec![5; 30]])[0].write(&key(), ENDS);
             prop_assert_eq!(Parity::read(&key(), (ENDS.0, ENDS.0), &good), None);
             prop_assert_eq!(Parity::read(&Key::new([0; 32]), ENDS, &good), None);
+            prop_assert_eq!(Parity::read(&key().at(60), ENDS, &good), None);
             let at = at % good.len();
             good[at] ^= 1;
             prop_assert_eq!(Parity::read(&key(), ENDS, &good), None);

@@ -8,6 +8,7 @@ use springtide_core::layout::Sent;
 
 use super::datagram::{Groups, HEADER, Key, Parity};
 use super::packet::{self, mapped};
+use crate::clock;
 
 /// A connection that sends nothing for so long has its groups closed.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -121,7 +122,8 @@ impl Sender {
     fn write(&mut self, at: Instant, ends: Ends, dscp: u8, parity: &[Parity]) {
         let (source, destination, ..) = ends;
         for one in parity {
-            let datagram = one.write(&self.key, (mapped(source), mapped(destination)));
+            let key = self.key.at(clock::second().0);
+            let datagram = one.write(&key, (mapped(source), mapped(destination)));
             let packet = packet::datagram((source, destination), self.port, dscp, &datagram);
             if self.ready.len() < MOST_READY {
                 self.ready
