@@ -183,7 +183,7 @@ part! {
         optional initcwnd: Option<u32>, within 1..=MAX_WINDOW.into();
         /// Segments that one of parity stands for. Instead of `copied_bytes` being sent twice, so many times more are sent with
         /// parity.
-        optional parity_every: Option<u32>, within 2..=32;
+        optional parity_every: Option<u32>, within 1..=10;
         /// The destinations, like 10.77.2.0/24 or fd77:2::/48, in its shortest form.
         required prefix: Prefix;
         /// Receive window that is announced at first, segments.

@@ -12,8 +12,8 @@
 #define IPPROTO_TCP 6
 #define IPV4_HEADER 20
 #define IPV6_HEADER 40
-/* No more of a connection has parity: 32 times 16 bits, as entries hold them, and its last packet may be one of GSO. */
-#define BEGINNING (33 * 65536)
+/* No more of a connection has parity: 10 times 16 bits, as entries hold them, and its last packet may be one of GSO. */
+#define BEGINNING (11 * 65536)
 #define SYN 2
 #define WHOLE 0xffffffff
 

@@ -291,8 +291,13 @@ def prepare(farm: Farm) -> None:
     targets = {name[:2]: [f"{node.address}:8017"] for name, node in farm.edges.items()} | {"xx": ["[fd00::1]:8017"]}
     probing: dict[str, Any] = {"edge_probe": True, "edge_probe_targets": targets}
     assert not any((node.directory / "etc/probe-targets").exists() for node in farm.edges.values())
-    assert farm.play("edges.yml", edge_receive_buffer_bytes=400_000, **measured, **probing).code == 0
+    key = farm.directory / "parity.key"
+    key.write_text("7" * 64)
+    all_on = measured | probing | {"edge_parity_key": str(key)}
+    assert farm.play("edges.yml", edge_receive_buffer_bytes=400_000, **all_on).code == 0
     for name, node in farm.edges.items():
+        brought = node.directory / "etc/parity.key"
+        assert (brought.read_text(), brought.stat().st_mode & 0o777) == ("7" * 64, 0o600)
         mark, *named = (node.directory / "etc/probe-targets").read_text().splitlines()
         assert mark.startswith("# ")
         assert named == [target for pop, own in targets.items() if pop != name[:2] for target in own]
@@ -300,7 +305,8 @@ def prepare(farm: Farm) -> None:
         refused = farm.play("edges.yml", **measured, edge_probe=True, edge_probe_targets=wrong)
         assert (refused.code, "must name ADDRESS:PORT" in refused.output) == (2, True)
     assert farm.play("edges.yml", edge_receive_buffer_bytes=400_000, **measured).code == 0
-    assert not any((node.directory / "etc/probe-targets").exists() for node in farm.edges.values())
+    left = [node.directory / "etc" / name for node in farm.edges.values() for name in ("probe-targets", "parity.key")]
+    assert not any(path.exists() for path in left)
     by_hand = farm.edges["eu-0"].directory / "etc/probe-targets"
     by_hand.write_text("192.0.2.1:80\n")
     again = farm.play("edges.yml", edge_receive_buffer_bytes=400_000, **measured)
@@ -309,6 +315,8 @@ def prepare(farm: Farm) -> None:
     bad = farm.play("edges.yml", **measured | {"edge_metrics_file": "edge.prom"})
     assert bad.code == 2
     assert "must be an absolute path" in bad.output
+    bad = farm.play("edges.yml", **measured, edge_parity_key=str(farm.directory / "none"))
+    assert (bad.code, "must be a file here: openssl rand -hex 32" in bad.output) == (2, True)
     back = farm.play("edges.yml", edge_watch_drop_ins=str(drop_ins))
     assert back.code == 0, back.output
     assert receive_buffer(farm) == rmem

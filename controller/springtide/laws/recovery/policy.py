@@ -48,7 +48,7 @@ class RecoveryPolicy(Section):
     copies_permille: int = Field(default=20, ge=1, le=1000)
     """Bytes of copies for each thousand bytes that an edge sends, at most.
     Source: two in a hundred are within what a network's load changes from minute to minute."""
-    parity_every: int = Field(default=0, ge=0, le=32)
+    parity_every: int = Field(default=0, ge=0, le=10)
     """Segments that one of parity stands for, towards other PoPs, instead of copies: of so many times copied_bytes. The
     edges of both run the service of parity. 0: copies.
     Source: off: both ends need the service and its port. At 50 ms and 2 % loss 100 kB took 253 ms in the mean with one
