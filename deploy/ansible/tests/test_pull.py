@@ -213,7 +213,7 @@ def test_what_is_not_a_newer_bundle_of_this_edge_changes_nothing(
     found, report, errors = once(edge, origin)
     assert (found, edge.windows()) == (code, FIRST), report
     assert f"{origin.url}/{NAME}.bundle: " in errors
-    # Where there is no signature, the words do not say how to do without.
+    # The message about a missing signature does not say how to do without one.
     assert ("what the origin sent is not a signed bundle" in errors, "--unsigned" in errors) == (code == 10, False)
     # The next good one is taken.
     origin.offer({NAME: edge.write(bundle(NEXT))})

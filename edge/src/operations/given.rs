@@ -18,7 +18,7 @@ pub struct Source<'a> {
     pub allowed_signers: Option<&'a Path>,
     /// This edge's name.
     pub edge: &'a str,
-    /// Whether everything stays withdrawn that somebody withdrew since the bundle was made.
+    /// Keeps withdrawn what somebody withdrew since the bundle was made.
     pub heeds_withdrawals: bool,
 }
 
@@ -39,7 +39,7 @@ pub enum Given<'a> {
 }
 
 impl Given<'_> {
-    /// Where it comes from, in words.
+    /// Names its origin.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),
@@ -47,7 +47,7 @@ impl Given<'_> {
         }
     }
 
-    /// Where its signature comes from, in words.
+    /// Names the origin of its signature.
     pub(super) fn shown_signature(&self) -> String {
         match self {
             Self::File(path) => signature_of(path).display().to_string(),

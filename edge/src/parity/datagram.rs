@@ -6,7 +6,9 @@
 //! one that was lost. The last block of a group may be shorter.
 
 use siphasher::sip::SipHasher24;
-use springtide_core::layout::{Address, PARITY_GROUPS};
+use springtide_core::layout::PARITY_GROUPS;
+
+use super::packet::{Ends, octets};
 
 /// Groups that are open at once: neighbours are that far apart.
 pub(super) const GROUPS: usize = PARITY_GROUPS as usize;
@@ -16,9 +18,6 @@ pub(super) const HEADER: usize = 24;
 
 /// Bytes of a connection from the first block of a group to its last: the other end keeps twice as many.
 pub(super) const MOST_SPAN: usize = 64 * 1024;
-
-/// Addresses of a connection: of the end that sends, and of that which gets it.
-pub(super) type Ends = (Address, Address);
 
 /// Blocks of a connection and their exclusive or.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,7 +53,7 @@ impl Parity {
         })
     }
 
-    /// Whether these blocks, which are all, are what was sent.
+    /// Says whether these are the blocks that were sent, all of them.
     pub(super) fn is_of(&self, key: &Key, blocks: &[(u32, Vec<u8>)]) -> bool {
         let hashes = blocks.iter().map(|(first, bytes)| key.check(*first, bytes));
         hashes.fold(self.check, |sum, one| sum ^ one) == 0
@@ -77,7 +76,7 @@ impl Parity {
         is_whole.then_some(block)
     }
 
-    /// Writes the datagram. `ends`: the address that sends it, and that it is sent to.
+    /// Writes the datagram.
     pub(super) fn write(&self, key: &Key, ends: Ends) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER + self.bytes.len());
         out.extend(self.source.to_be_bytes());
@@ -147,7 +146,7 @@ impl Key {
 
     /// Authenticates a datagram.
     fn tag(&self, ends: Ends, header: &[u8], bytes: &[u8]) -> u64 {
-        let [from, to] = [ends.0, ends.1].map(Address::octets);
+        let [from, to] = [ends.0, ends.1].map(octets);
         let parts: [&[u8]; 5] = [&self.minute.to_be_bytes(), &from, &to, header, bytes];
         SipHasher24::new_with_key(&self.tag).hash(&parts.concat())
     }
@@ -253,11 +252,16 @@ impl Groups {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
     use proptest::prelude::*;
 
     use super::*;
 
-    const ENDS: Ends = (Address::new([1; 16]), Address::new([2; 16]));
+    const ENDS: Ends = (
+        IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+        IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)),
+    );
 
     fn key() -> Key {
         Key::new(std::array::from_fn(|at| at as u8))

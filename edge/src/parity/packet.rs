@@ -1,20 +1,21 @@
 //! Packets as they are read and written.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use etherparse::{
     IpHeaders, IpNumber, Ipv4Header, Ipv6Header, LaxNetSlice, LaxSlicedPacket, PacketBuilder,
     PacketBuilderStep, TcpHeader, TransportSlice,
 };
-use springtide_core::layout::Address;
 
 const TTL: u8 = 64;
+
+/// Addresses of the end that sends, and of that which gets it.
+pub(super) type Ends = (IpAddr, IpAddr);
 
 /// A segment of TCP.
 #[derive(Clone, Debug)]
 pub(super) struct Segment<'a> {
-    pub source: IpAddr,
-    pub destination: IpAddr,
+    pub ends: Ends,
     pub tcp: TcpHeader,
     pub data: &'a [u8],
 }
@@ -22,7 +23,7 @@ pub(super) struct Segment<'a> {
 /// Reads a packet from its IP header on; None where it is no segment.
 pub(super) fn read(packet: &[u8]) -> Option<Segment<'_>> {
     let found = LaxSlicedPacket::from_ip(packet).ok()?;
-    let (source, destination) = match found.net? {
+    let ends = match found.net? {
         LaxNetSlice::Ipv4(one) => {
             let header = one.header();
             (
@@ -43,8 +44,7 @@ pub(super) fn read(packet: &[u8]) -> Option<Segment<'_>> {
         return None;
     };
     Some(Segment {
-        source,
-        destination,
+        ends,
         tcp: tcp.to_header(),
         data: tcp.payload(),
     })
@@ -59,7 +59,7 @@ pub(super) struct Got {
 
 /// Writes a segment of data, without options: one without a timestamp leaves those of its connection alone.
 pub(super) fn segment(
-    ends: (IpAddr, IpAddr),
+    ends: Ends,
     ports: (u16, u16),
     got: Got,
     first: u32,
@@ -76,19 +76,14 @@ pub(super) fn segment(
 }
 
 /// Writes a datagram.
-pub(super) fn datagram(
-    ends: (IpAddr, IpAddr),
-    port: u16,
-    dscp: u8,
-    data: &[u8],
-) -> Option<Vec<u8>> {
+pub(super) fn datagram(ends: Ends, port: u16, dscp: u8, data: &[u8]) -> Option<Vec<u8>> {
     let builder = ip(ends, IpNumber::UDP, dscp)?.udp(port, port);
     let mut out = Vec::with_capacity(builder.size(data.len()));
     builder.write(&mut out, data).ok()?;
     Some(out)
 }
 
-fn ip(ends: (IpAddr, IpAddr), next: IpNumber, dscp: u8) -> Option<PacketBuilderStep<IpHeaders>> {
+fn ip(ends: Ends, next: IpNumber, dscp: u8) -> Option<PacketBuilderStep<IpHeaders>> {
     let header = match ends {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let (source, destination) = (source.octets(), destination.octets());
@@ -112,13 +107,13 @@ fn ip(ends: (IpAddr, IpAddr), next: IpNumber, dscp: u8) -> Option<PacketBuilderS
     Some(PacketBuilder::ip(header))
 }
 
-/// An address as the layout has it.
-pub(super) fn mapped(address: IpAddr) -> Address {
+/// The 16 bytes of an address; of IPv4, those of its mapped form.
+pub(super) fn octets(address: IpAddr) -> [u8; 16] {
     let six = match address {
         IpAddr::V4(four) => four.to_ipv6_mapped(),
         IpAddr::V6(six) => six,
     };
-    Address::new(Ipv6Addr::octets(&six))
+    six.octets()
 }
 
 #[cfg(test)]
@@ -126,7 +121,7 @@ mod tests {
     use super::*;
 
     /// Ones' complement sum of the pseudo header and what follows: all ones where the checksum is right (RFC 9293, 3.1).
-    fn sum(ends: (IpAddr, IpAddr), protocol: u8, packet: &[u8]) -> u32 {
+    fn sum(ends: Ends, protocol: u8, packet: &[u8]) -> u32 {
         let octets = |address: IpAddr| match address {
             IpAddr::V4(four) => four.octets().to_vec(),
             IpAddr::V6(six) => six.octets().to_vec(),
@@ -149,17 +144,14 @@ mod tests {
             ("2001:db8::1", "2001:db8::2", 40),
         ];
         for (source, destination, header) in pairs {
-            let ends: (IpAddr, IpAddr) = (source.parse().unwrap(), destination.parse().unwrap());
+            let ends: Ends = (source.parse().unwrap(), destination.parse().unwrap());
             let got = Got {
                 acknowledged: 77,
                 window: 321,
             };
             let packet = segment(ends, (80, 5000), got, u32::MAX, b"hello").unwrap();
             let read = read(&packet).unwrap();
-            assert_eq!(
-                (read.source, read.destination, read.data),
-                (ends.0, ends.1, &b"hello"[..])
-            );
+            assert_eq!((read.ends, read.data), (ends, &b"hello"[..]));
             let tcp = &read.tcp;
             assert_eq!((tcp.source_port, tcp.destination_port), (80, 5000));
             assert_eq!(tcp.sequence_number, u32::MAX);

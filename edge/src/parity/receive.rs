@@ -4,16 +4,15 @@
 //! them data is what the other end sent, and so are the headers that it came with.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use super::datagram::{Ends, Key, MOST_SPAN, Parity};
-use super::packet::{self, Got, Segment, mapped};
+use super::datagram::{Key, MOST_SPAN, Parity};
+use super::packet::{self, Ends, Got, Segment};
 use crate::clock;
 
 /// Parity waits so long for what it stands for: that may come by another queue or another way.
 const WAIT: Duration = Duration::from_millis(2);
-/// Data of connections is kept so long after the last of it: longer than a round trip is any parity's delay.
+/// Data of a connection is kept so long after the last of it, for parity that comes late.
 const KEEP: Duration = Duration::from_secs(1);
 /// Bytes of data that are kept, of one connection and of all.
 const MOST_OF_ONE: usize = 2 * MOST_SPAN;
@@ -25,10 +24,10 @@ const OF_A_PIECE: usize = 128;
 /// Bytes of a block that nobody guesses.
 const PROOF: usize = 16;
 
-/// A connection: the end that sends comes first.
+/// Addresses and ports of a connection: the end that sends comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct End {
-    addresses: Ends,
+struct Way {
+    ends: Ends,
     ports: (u16, u16),
 }
 
@@ -48,7 +47,6 @@ impl Piece {
 
 #[derive(Debug)]
 struct Connection {
-    ends: (IpAddr, IpAddr),
     pieces: VecDeque<Piece>,
     bytes: usize,
     /// Data before this place was kept, and is not any more.
@@ -105,10 +103,10 @@ pub(super) enum Fate {
 /// See the module.
 pub(super) struct Receiver {
     key: Key,
-    connections: HashMap<End, Connection>,
+    connections: HashMap<Way, Connection>,
     bytes: usize,
     /// By the time until which they wait.
-    waiting: VecDeque<(Instant, End, Parity)>,
+    waiting: VecDeque<(Instant, Way, Parity)>,
 }
 
 impl Receiver {
@@ -126,31 +124,30 @@ impl Receiver {
         if found.data.is_empty() {
             return;
         }
-        let end = End {
-            addresses: (mapped(found.source), mapped(found.destination)),
+        let way = Way {
+            ends: found.ends,
             ports: (found.tcp.source_port, found.tcp.destination_port),
         };
-        let ends = (found.source, found.destination);
         let got = Got {
             acknowledged: found.tcp.acknowledgment_number,
             window: found.tcp.window_size,
         };
-        self.keep(now, end, ends, found.tcp.sequence_number, found.data, got);
+        self.keep(now, way, found.tcp.sequence_number, found.data, got);
     }
 
     /// Takes a datagram that came; whether it is the fleet's.
-    pub(super) fn datagram(&mut self, now: Instant, addresses: Ends, bytes: &[u8]) -> bool {
+    pub(super) fn datagram(&mut self, now: Instant, ends: Ends, bytes: &[u8]) -> bool {
         // By clocks that differ by up to a minute.
         let wall = clock::second().0;
         let minutes = [wall, wall - 60, wall + 60];
-        let read = |at| Parity::read(&self.key.at(at), addresses, bytes);
+        let read = |at| Parity::read(&self.key.at(at), ends, bytes);
         let Some(parity) = minutes.into_iter().find_map(read) else {
             return false;
         };
         let ports = (parity.source, parity.destination);
         if self.waiting.len() < MOST_WAITING {
-            let end = End { addresses, ports };
-            self.waiting.push_back((now + WAIT, end, parity));
+            let way = Way { ends, ports };
+            self.waiting.push_back((now + WAIT, way, parity));
         }
         true
     }
@@ -167,17 +164,17 @@ impl Receiver {
             .iter()
             .take_while(|(until, ..)| *until <= now)
             .count();
-        let due: Vec<(Instant, End, Parity)> = self.waiting.drain(..count).collect();
+        let due: Vec<(Instant, Way, Parity)> = self.waiting.drain(..count).collect();
         let (mut fates, mut broken) = (Vec::new(), Vec::new());
-        // Where all came, the other end's headers are known for those where not.
-        for (_, end, parity) in &due {
-            match self.whole(*end, parity) {
+        // Groups that came whole tell the other end's headers, for the others.
+        for (_, way, parity) in &due {
+            match self.whole(*way, parity) {
                 Some(fate) => fates.push(fate),
-                None => broken.push((*end, parity)),
+                None => broken.push((*way, parity)),
             }
         }
-        for (end, parity) in broken {
-            fates.push(self.repair(now, end, parity).unwrap_or(Fate::Lost));
+        for (way, parity) in broken {
+            fates.push(self.repair(now, way, parity).unwrap_or(Fate::Lost));
         }
         fates
     }
@@ -194,17 +191,8 @@ impl Receiver {
         });
     }
 
-    fn keep(
-        &mut self,
-        now: Instant,
-        end: End,
-        ends: (IpAddr, IpAddr),
-        first: u32,
-        data: &[u8],
-        got: Got,
-    ) {
-        let one = self.connections.entry(end).or_insert_with(|| Connection {
-            ends,
+    fn keep(&mut self, now: Instant, way: Way, first: u32, data: &[u8], got: Got) {
+        let one = self.connections.entry(way).or_insert_with(|| Connection {
             pieces: VecDeque::new(),
             bytes: 0,
             dropped: None,
@@ -235,8 +223,8 @@ impl Receiver {
     }
 
     /// The fate of blocks that all came; None of others.
-    fn whole(&mut self, end: End, parity: &Parity) -> Option<Fate> {
-        let one = self.connections.get_mut(&end)?;
+    fn whole(&mut self, way: Way, parity: &Parity) -> Option<Fate> {
+        let one = self.connections.get_mut(&way)?;
         let mut blocks = Vec::new();
         let mut of = Vec::new();
         for (first, length) in parity.blocks() {
@@ -251,8 +239,8 @@ impl Receiver {
         Some(Fate::Whole)
     }
 
-    fn repair(&mut self, now: Instant, end: End, parity: &Parity) -> Option<Fate> {
-        let one = self.connections.get_mut(&end)?;
+    fn repair(&mut self, now: Instant, way: Way, parity: &Parity) -> Option<Fate> {
+        let one = self.connections.get_mut(&way)?;
         let mut missing = None;
         let (mut others, mut of) = (Vec::new(), Vec::new());
         for (first, length) in parity.blocks() {
@@ -274,10 +262,10 @@ impl Receiver {
         }
         let data = parity.rebuild(&self.key, lost, &others)?;
         one.trust(&of);
-        let (ends, (_, got)) = (one.ends, one.got?);
-        let packet = packet::segment(ends, end.ports, got, lost.0, &data)?;
+        let (_, got) = one.got?;
+        let packet = packet::segment(way.ends, way.ports, got, lost.0, &data)?;
         // Other parity may stand for a part of it.
-        self.keep(now, end, ends, lost.0, &data, got);
+        self.keep(now, way, lost.0, &data, got);
         Some(Fate::Repaired(packet))
     }
 }
@@ -293,8 +281,7 @@ mod tests {
     const BLOCK: usize = 100;
 
     fn ends() -> Ends {
-        let [from, to] = [SOURCE, "192.0.2.2"].map(|one| mapped(one.parse().unwrap()));
-        (from, to)
+        (SOURCE.parse().unwrap(), "192.0.2.2".parse().unwrap())
     }
 
     fn key() -> Key {
@@ -321,8 +308,7 @@ mod tests {
         let mut tcp = TcpHeader::new(80, 5000, first.wrapping_add(at as u32), 1000);
         tcp.acknowledgment_number = 42;
         let found = Segment {
-            source: SOURCE.parse().unwrap(),
-            destination: "192.0.2.2".parse().unwrap(),
+            ends: ends(),
             tcp,
             data: &all[at..at + length],
         };
@@ -397,17 +383,12 @@ mod tests {
     #[test]
     fn what_somebody_else_sends_says_nothing_of_the_other_end() {
         let (now, mut receiver) = (Instant::now(), Receiver::new(key()));
-        let (source, first) = (SOURCE.parse().unwrap(), 1000);
+        let first = 1000;
         let forge = |receiver: &mut Receiver, at: u32, data: &[u8]| {
             let mut tcp = TcpHeader::new(80, 5000, at, 0);
             tcp.acknowledgment_number = 666;
-            let destination = "192.0.2.2".parse().unwrap();
-            let found = Segment {
-                source,
-                destination,
-                tcp,
-                data,
-            };
+            let ends = ends();
+            let found = Segment { ends, tcp, data };
             receiver.segment(now, &found);
         };
         // Beyond all, and a byte that anybody may guess.
@@ -438,8 +419,7 @@ mod tests {
         let (now, mut receiver) = (Instant::now(), Receiver::new(key()));
         for number in 0..2000u32 {
             let found = Segment {
-                source: SOURCE.parse().unwrap(),
-                destination: SOURCE.parse().unwrap(),
+                ends: ends(),
                 tcp: TcpHeader::new((number % 700) as u16, 1, number * 60_000, 1),
                 data: &[0; 60_000],
             };

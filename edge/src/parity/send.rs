@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use springtide_core::layout::Sent;
 
 use super::datagram::{Groups, HEADER, Key, Parity};
-use super::packet::{self, mapped};
+use super::packet::{self, Ends};
 use crate::clock;
 
 /// A connection that sends nothing for so long has its groups closed.
@@ -24,7 +24,8 @@ const USUAL_BLOCK: usize = 1368;
 const LARGEST_BLOCK: usize = 8192;
 const UDP_HEADER: usize = 8;
 
-type Ends = (IpAddr, IpAddr, u16, u16);
+/// Addresses and ports.
+type Way = (Ends, (u16, u16));
 
 struct Connection {
     groups: Groups,
@@ -37,7 +38,7 @@ struct Connection {
 pub(super) struct Sender {
     key: Key,
     port: u16,
-    connections: HashMap<Ends, Connection>,
+    connections: HashMap<Way, Connection>,
     /// Packets, and when they are to leave.
     ready: Vec<(Instant, IpAddr, Vec<u8>)>,
 }
@@ -65,7 +66,7 @@ impl Sender {
         let leaves = now + held.min(LONGEST_HOLD);
         let (tcp, first) = (&found.tcp, found.tcp.sequence_number);
         let ports = (tcp.source_port, tcp.destination_port);
-        let ends = (found.source, found.destination, ports.0, ports.1);
+        let way = (found.ends, ports);
         let fresh = || {
             let room = (sent.segment_bytes as usize + tcp.header_len())
                 .saturating_sub(HEADER + UDP_HEADER);
@@ -76,10 +77,10 @@ impl Sender {
             };
             Groups::new(ports, first, sent.every, block.min(LARGEST_BLOCK))
         };
-        if !self.connections.contains_key(&ends) && self.connections.len() >= MOST_OPEN {
+        if !self.connections.contains_key(&way) && self.connections.len() >= MOST_OPEN {
             return;
         }
-        let one = self.connections.entry(ends).or_insert_with(|| Connection {
+        let one = self.connections.entry(way).or_insert_with(|| Connection {
             groups: fresh(),
             dscp: sent.dscp,
             leaves,
@@ -92,7 +93,7 @@ impl Sender {
             full = std::mem::replace(&mut one.groups, fresh()).flush(&self.key);
         }
         full.extend(one.groups.take(&self.key, found.data));
-        self.write(at, ends, sent.dscp, &full);
+        self.write(at, found.ends, sent.dscp, &full);
     }
 
     /// When there is next something to do.
@@ -103,16 +104,16 @@ impl Sender {
 
     /// Packets that are to leave by now, with their destinations.
     pub(super) fn due(&mut self, now: Instant) -> Vec<(IpAddr, Vec<u8>)> {
-        let over: Vec<Ends> = self
+        let over: Vec<Way> = self
             .connections
             .iter()
             .filter(|(_, one)| one.leaves + PAUSE <= now)
-            .map(|(ends, _)| *ends)
+            .map(|(way, _)| *way)
             .collect();
-        for ends in over {
-            if let Some(one) = self.connections.remove(&ends) {
+        for way in over {
+            if let Some(one) = self.connections.remove(&way) {
                 let rest = one.groups.flush(&self.key);
-                self.write(now, ends, one.dscp, &rest);
+                self.write(now, way.0, one.dscp, &rest);
             }
         }
         let due = self.ready.extract_if(.., |(at, ..)| *at <= now);
@@ -120,14 +121,12 @@ impl Sender {
     }
 
     fn write(&mut self, at: Instant, ends: Ends, dscp: u8, parity: &[Parity]) {
-        let (source, destination, ..) = ends;
         for one in parity {
             let key = self.key.at(clock::second().0);
-            let datagram = one.write(&key, (mapped(source), mapped(destination)));
-            let packet = packet::datagram((source, destination), self.port, dscp, &datagram);
+            let datagram = one.write(&key, ends);
+            let packet = packet::datagram(ends, self.port, dscp, &datagram);
             if self.ready.len() < MOST_READY {
-                self.ready
-                    .extend(packet.map(|packet| (at, destination, packet)));
+                self.ready.extend(packet.map(|packet| (at, ends.1, packet)));
             }
         }
     }

@@ -19,10 +19,7 @@ use rustix::net::{
 };
 use rustix::time::Timespec;
 
-use springtide_core::layout::Address;
-
-use super::datagram::Ends;
-use super::packet::{self, Segment, mapped};
+use super::packet::{self, Ends, Segment, octets};
 use crate::clock;
 use crate::enforce::bpf::{self, Packets};
 use crate::error::{Error, Result};
@@ -151,29 +148,29 @@ impl Sockets {
         let flags = MsgFlags::MSG_DONTWAIT;
         let found = recvmsg::<SockaddrStorage>(handle, &mut parts, Some(&mut room), flags).ok()?;
         let from = found.address?;
-        let from: Ipv6Addr = match (from.as_sockaddr_in6(), from.as_sockaddr_in()) {
-            (Some(six), _) => six.ip(),
-            (_, Some(four)) => four.ip().to_ipv6_mapped(),
+        let from: IpAddr = match (from.as_sockaddr_in6(), from.as_sockaddr_in()) {
+            (Some(six), _) => six.ip().to_canonical(),
+            (_, Some(four)) => four.ip().into(),
             _ => return None,
         };
-        let to: Ipv6Addr = found.cmsgs().ok()?.find_map(|one| match one {
-            ControlMessageOwned::Ipv6PacketInfo(info) => Some(info.ipi6_addr.s6_addr.into()),
+        let to: IpAddr = found.cmsgs().ok()?.find_map(|one| match one {
+            ControlMessageOwned::Ipv6PacketInfo(info) => {
+                Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).to_canonical())
+            }
             ControlMessageOwned::Ipv4PacketInfo(info) => {
-                let four = Ipv4Addr::from(u32::from_be(info.ipi_addr.s_addr));
-                Some(four.to_ipv6_mapped())
+                Some(Ipv4Addr::from(u32::from_be(info.ipi_addr.s_addr)).into())
             }
             _ => None,
         })?;
-        let ends = (Address::new(from.octets()), Address::new(to.octets()));
-        Some((ends, found.bytes))
+        Some(((from, to), found.bytes))
     }
 
-    fn listen_to(&self, from: Address) {
+    fn listen_to(&self, from: IpAddr) {
         let until = clock::second().1 + LISTEN.as_nanos() as u64;
         let map = self.filter.maps().find(|map| map.name() == "senders");
         if let Some(map) = map {
             // Without room for it, its connections are not repaired.
-            let _ = map.update(&from.octets(), &until.to_ne_bytes(), MapFlags::ANY);
+            let _ = map.update(&octets(from), &until.to_ne_bytes(), MapFlags::ANY);
         }
     }
 
@@ -181,20 +178,18 @@ impl Sockets {
     /// reset the connection.
     pub(super) fn give(&self, packet: &[u8]) -> bool {
         let found = packet::read(packet).filter(|found| self.takes(found).unwrap_or(false));
-        found.is_some_and(|found| self.send(found.destination, packet))
+        found.is_some_and(|found| self.send(found.ends.1, packet))
     }
 
-    /// Whether the kernel finds an open connection for a segment that comes from the loopback device (sock_diag(7)).
+    /// Asks whether the kernel finds an open connection for a segment from the loopback device (sock_diag(7)).
     fn takes(&self, found: &Segment<'_>) -> io::Result<bool> {
-        let (family, octets): (u8, fn(IpAddr) -> [u8; 16]) = match found.destination {
-            IpAddr::V4(_) => (2, |one| {
-                let mut all = [0; 16];
-                if let IpAddr::V4(four) = one {
-                    all[..4].copy_from_slice(&four.octets());
-                }
-                all
-            }),
-            IpAddr::V6(_) => (10, |one| mapped(one).octets()),
+        let (from, to) = found.ends;
+        // IPv4 stands in the first word.
+        let (family, first) = if to.is_ipv4() { (2, 12) } else { (10, 0) };
+        let words = |address| {
+            let mut all = octets(address);
+            all.rotate_left(first);
+            all
         };
         let tcp = &found.tcp;
         let mut ask = Vec::with_capacity(ASK_BYTES);
@@ -206,8 +201,8 @@ impl Sockets {
         ask.extend(u32::MAX.to_ne_bytes());
         ask.extend(tcp.destination_port.to_be_bytes());
         ask.extend(tcp.source_port.to_be_bytes());
-        ask.extend(octets(found.destination));
-        ask.extend(octets(found.source));
+        ask.extend(words(to));
+        ask.extend(words(from));
         ask.extend(LOOPBACK.to_ne_bytes());
         // INET_DIAG_NOCOOKIE
         ask.extend([0xff; 8]);

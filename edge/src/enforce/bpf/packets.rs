@@ -68,7 +68,7 @@ impl Packets {
         Ok(self.read.take())
     }
 
-    /// Whether the pinned map still is the one that was opened.
+    /// Says whether the pinned map still is the one that was opened.
     pub(crate) fn is_current(&self, places: &Places) -> bool {
         let map = pins::map(&places.set(), MAP).ok();
         let info = map.and_then(|map| map.info().ok());
