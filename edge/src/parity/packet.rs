@@ -20,7 +20,8 @@ pub(super) struct Segment<'a> {
     pub data: &'a [u8],
 }
 
-/// Reads a packet from its IP header on; None where it is no segment.
+/// Reads a packet from its IP header on; None where it is no segment, or has an option that says what its data is for: what
+/// MPTCP's data belongs to stands in its options, and TCP MD5 and TCP-AO sign it.
 pub(super) fn read(packet: &[u8]) -> Option<Segment<'_>> {
     let found = LaxSlicedPacket::from_ip(packet).ok()?;
     let ends = match found.net? {
@@ -43,11 +44,10 @@ pub(super) fn read(packet: &[u8]) -> Option<Segment<'_>> {
     let Some(TransportSlice::Tcp(tcp)) = found.transport else {
         return None;
     };
-    Some(Segment {
-        ends,
-        tcp: tcp.to_header(),
-        data: tcp.payload(),
-    })
+    let (tcp, data) = (tcp.to_header(), tcp.payload());
+    // Known here are those of RFC 9293, SACK and timestamps.
+    let is_plain = tcp.options_iterator().all(|option| option.is_ok());
+    is_plain.then_some(Segment { ends, tcp, data })
 }
 
 /// Words of a segment about what its sender has got: of the other end's data, and how much more it takes.
@@ -135,6 +135,26 @@ mod tests {
             .chunks_exact(2)
             .map(|two| u32::from(u16::from_be_bytes([two[0], two[1]])));
         words.sum::<u32>() % 0xffff
+    }
+
+    #[test]
+    fn a_segment_with_an_option_that_says_what_its_data_is_for_is_left_alone() {
+        let with = |options: &[u8]| {
+            let builder = PacketBuilder::ipv4([192, 0, 2, 1], [192, 0, 2, 2], 64);
+            let builder = builder.tcp(80, 5000, 1, 1).options_raw(options).unwrap();
+            let mut packet = Vec::new();
+            builder.write(&mut packet, b"data").unwrap();
+            packet
+        };
+        let stamps = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+        assert_eq!(read(&with(&stamps)).unwrap().data, b"data");
+        // MPTCP, MD5, AO.
+        for (kind, length) in [(30u8, 4u8), (19, 18), (29, 16)] {
+            let mut options = stamps.to_vec();
+            options.extend([kind, length]);
+            options.resize(stamps.len() + usize::from(length), 0x20);
+            assert!(read(&with(&options)).is_none());
+        }
     }
 
     #[test]
